@@ -1,0 +1,346 @@
+/* api_read.c: get, get_many, get_into, prefix, exists, release. */
+#include "store/read.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define KEYS_MAX 65536u
+#define GROUP_TRIES 64u
+#define GET_FLAGS (BERTH_VERIFY | BERTH_NO_TOUCH | BERTH_LOCAL)
+#define MANY_FLAGS (GET_FLAGS | BERTH_SAME_GROUP)
+#define LATER_FLAGS (BERTH_PEERS | BERTH_WAIT | BERTH_FRESH)
+#define TOUCH_MAX 512u /* slots told to the node in one piece */
+
+static int check_flags(unsigned flags, unsigned allowed)
+{
+    if (flags & LATER_FLAGS) {
+        return berth_fail(-EOPNOTSUPP, "flag 0x%x belongs to a later version: leave it out", flags & LATER_FLAGS);
+    }
+    if (flags & ~allowed) {
+        return berth_fail(-EINVAL, "flag 0x%x is not known here: leave it out", flags & ~allowed);
+    }
+    return 0;
+}
+
+/* ---- one key ---- */
+
+static inline bool bad_get(const struct berth *b, const struct berth_key *key, const void *out, unsigned flags)
+{
+    return !b || client_life(b) != LIFE_LIVE || !key->data || key->size - 1 >= BERTH_KEY_MAX || !out
+           || (flags & ~GET_FLAGS);
+}
+
+static int refuse_get(const struct berth *b, const struct berth_key *key, unsigned flags)
+{
+    int rc = client_check_key(b, key);
+    rc = rc ? rc : check_flags(flags, GET_FLAGS);
+    return rc ? rc : berth_fail(-EINVAL, "no place for the result was given");
+}
+
+static int fail_get(struct berth *b, struct client_thread *t, int rc)
+{
+    stat_add(b, t, LANE_MISSES, 1);
+    return berth_fail_plain(rc == BERTH_ENODE ? -ENOENT : rc);
+}
+
+/* Pinned and accepted, or the error. */
+static inline int pin_one(struct berth *b, struct client_thread *t, const struct berth_key *key, unsigned flags,
+                          int64_t deadline, struct found *f)
+{
+    struct wanted w;
+    find_start(&b->lookup, &w, key);
+    if (__builtin_expect(read_refused(b), 0)) {
+        return berth_fail_plain(BERTH_EQUOTA);
+    }
+    if (__builtin_expect(find_pin_walk(b, t, &w, f) != STEP_DONE, 0)) {
+        int rc = read_pin_slowly(b, t, &w, deadline, f);
+        if (rc) {
+            return fail_get(b, t, rc);
+        }
+    }
+    int rc = read_accept(b, t, *f, flags);
+    if (__builtin_expect(rc != 0, 0)) {
+        pin_drop(b, t, f->entry);
+        return fail_get(b, t, rc);
+    }
+    stat_add(b, t, LANE_HITS, 1);
+    stat_add(b, t, LANE_HIT_BYTES, find_header(&b->lookup, f->slot)->size);
+    if (!(flags & BERTH_NO_TOUCH)) {
+        touch_one(b, t, f->slot);
+    }
+    return 0;
+}
+
+static inline int get_one(struct berth *b, struct client_thread *t, const struct berth_key *key, struct berth_view *view,
+                          unsigned flags, int64_t deadline)
+{
+    struct found f;
+    int rc = pin_one(b, t, key, flags, deadline, &f);
+    if (__builtin_expect(rc == 0, 1)) {
+        read_view(b, f, view);
+    }
+    return rc;
+}
+
+static __attribute__((noinline)) int get_timed(struct berth *b, struct client_thread *t, const struct berth_key *key,
+                                               struct berth_view *view, unsigned flags, int64_t deadline)
+{
+    int64_t start = client_now();
+    int rc = get_one(b, t, key, view, flags, deadline);
+    stat_get_ns(b, t, client_now() - start);
+    return rc;
+}
+
+int berth_get(struct berth *b, struct berth_key key, struct berth_view *view, unsigned flags, int64_t deadline)
+{
+    if (__builtin_expect(bad_get(b, &key, view, flags), 0)) {
+        return refuse_get(b, &key, flags);
+    }
+    struct client_thread *t = thread_self();
+    if (__builtin_expect(t->gets++ % STAT_SAMPLE == 0, 0)) {
+        return get_timed(b, t, &key, view, flags, deadline);
+    }
+    return get_one(b, t, &key, view, flags, deadline);
+}
+
+long berth_get_into(struct berth *b, struct berth_key key, void *buffer, size_t size, unsigned flags, int64_t deadline)
+{
+    if (bad_get(b, &key, buffer ? buffer : size ? NULL : "", flags)) {
+        return refuse_get(b, &key, flags);
+    }
+    struct client_thread *t = thread_self();
+    struct found f;
+    int rc = pin_one(b, t, &key, flags, deadline, &f);
+    if (rc) {
+        return rc;
+    }
+    const struct slot_header *h = find_header(&b->lookup, f.slot);
+    uint64_t n = h->size;
+    if (n <= size && n) {
+        memcpy(buffer, read_payload(b, h), n);
+    }
+    pin_drop(b, t, f.entry);
+    if (n <= size) {
+        return (long)n;
+    }
+    uint64_t figure[4] = {n};
+    berth_fail(-ENOSPC, "the object has %llu bytes, the buffer %zu: give a larger one", (unsigned long long)n, size);
+    berth_fail_figures(figure);
+    return -ENOSPC;
+}
+
+void berth_release(struct berth *b, struct berth_view *v, size_t n)
+{
+    if (!b || !v || client_life(b) == LIFE_FORKED) {
+        return;
+    }
+    struct client_thread *t = thread_self();
+    for (size_t i = n; i-- > 0;) { /* backwards: the thread's next pin takes the first entry again */
+        if (v[i].data && v[i].entry < PINS_CAPACITY) {
+            v[i].data = NULL;
+            pin_drop(b, t, v[i].entry);
+        }
+    }
+}
+
+/* ---- many keys ---- */
+
+static int check_many(const struct berth *b, const struct berth_key *keys, size_t n, const void *out, unsigned flags,
+                      unsigned allowed)
+{
+    int rc = client_check(b);
+    rc = rc ? rc : check_flags(flags, allowed);
+    if (rc) {
+        return rc;
+    }
+    if (n > KEYS_MAX || (n && (!keys || !out))) {
+        return berth_fail(-EINVAL, "%zu keys in one call: at most %u, and none of the arrays may be NULL", n, KEYS_MAX);
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (!keys[i].data || keys[i].size - 1 >= BERTH_KEY_MAX) {
+            return berth_fail(-EINVAL, "key %zu has %u bytes: 1 to %u are possible", i, keys[i].size, BERTH_KEY_MAX);
+        }
+    }
+    return 0;
+}
+
+/* Deepest first, so that the first of a prefix is the most recent; of a long run the part that would be overwritten in the
+ * ring anyway is left out. */
+static void touch_views(struct berth *b, struct client_thread *t, const struct berth_view *v, size_t n)
+{
+    uint32_t slots[TOUCH_MAX], used = 0;
+    touch_flush(b, t);
+    for (size_t i = n < RING_TOUCHES / 2 ? n : RING_TOUCHES / 2; i-- > 0;) {
+        if (v[i].data) {
+            slots[used++] = v[i].slot;
+        }
+        if (used && (used == TOUCH_MAX || i == 0)) {
+            touch_push(b, slots, used);
+            used = 0;
+        }
+    }
+}
+
+static void count_views(struct berth *b, struct client_thread *t, const struct berth_view *v, size_t found, size_t n)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < n; i++) {
+        bytes += v[i].data ? v[i].size : 0;
+    }
+    stat_add(b, t, LANE_HITS, found);
+    stat_add(b, t, LANE_HIT_BYTES, bytes);
+}
+
+/* In a replaceable namespace members of one seal have one version; elsewhere equal keys mean equal bytes, whichever seal
+ * they came with (PROTOCOLS rule 13). */
+static bool one_group(const struct berth *b, const struct berth_view *v, size_t n)
+{
+    uint64_t counter = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (!v[i].data || client_keeps(b, v[i].ns)) {
+            continue;
+        }
+        if (counter && v[i].version.counter != counter) {
+            return false;
+        }
+        counter = v[i].version.counter;
+    }
+    return true;
+}
+
+/* Pins one batch into v; the first failure of `run` ends it. How many were pinned; *end where the run ended, n if not. */
+static uint32_t pin_views(struct berth *b, struct client_thread *t, const struct berth_key *keys, uint32_t n, unsigned flags,
+                          int64_t deadline, bool run, struct berth_view *v, int *why)
+{
+    struct found f[READ_BATCH];
+    int status[READ_BATCH];
+    read_pin_batch(b, t, keys, n, deadline, f, status);
+    uint32_t pinned = 0;
+    bool ended = false;
+    for (uint32_t i = 0; i < n; i++) {
+        int rc = status[i];
+        if (rc == 0 && (ended || (rc = read_accept(b, t, f[i], flags)) != 0)) {
+            pin_drop(b, t, f[i].entry);
+        }
+        if (ended) {
+            continue;
+        }
+        if (rc == 0) {
+            read_view(b, f[i], &v[i]);
+            pinned++;
+            continue;
+        }
+        *why = rc;
+        if (run) {
+            ended = true;
+        } else {
+            v[i] = (struct berth_view){.status = rc == BERTH_ENODE ? -ENOENT : rc, .ns = keys[i].ns};
+        }
+    }
+    return pinned;
+}
+
+static long pin_run(struct berth *b, struct client_thread *t, const struct berth_key *keys, size_t n, unsigned flags,
+                    int64_t deadline, struct berth_view *v)
+{
+    size_t got = 0;
+    while (got < n) {
+        uint32_t part = n - got < READ_BATCH ? (uint32_t)(n - got) : READ_BATCH;
+        int why = 0;
+        uint32_t pinned = pin_views(b, t, keys + got, part, flags, deadline, true, v + got, &why);
+        got += pinned;
+        if (pinned == part) {
+            continue;
+        }
+        if (why == BERTH_EPINS || why == -ENOMEM) {
+            berth_release(b, v, got);
+            return berth_fail_plain(why);
+        }
+        break;
+    }
+    return (long)got;
+}
+
+static long pin_all(struct berth *b, struct client_thread *t, const struct berth_key *keys, size_t n, unsigned flags,
+                    int64_t deadline, struct berth_view *v)
+{
+    size_t got = 0;
+    for (size_t i = 0; i < n; i += READ_BATCH) {
+        uint32_t part = n - i < READ_BATCH ? (uint32_t)(n - i) : READ_BATCH;
+        int why = 0;
+        got += pin_views(b, t, keys + i, part, flags, deadline, false, v + i, &why);
+    }
+    return (long)got;
+}
+
+static long read_many(struct berth *b, const struct berth_key *keys, size_t n, struct berth_view *v, unsigned flags,
+                      int64_t deadline, bool run)
+{
+    struct client_thread *t = thread_self();
+    if (read_refused(b)) {
+        return berth_fail_plain(BERTH_EQUOTA);
+    }
+    long got = 0;
+    for (unsigned i = 0;; i++) {
+        got = run ? pin_run(b, t, keys, n, flags, deadline, v) : pin_all(b, t, keys, n, flags, deadline, v);
+        if (got < 0) {
+            return got;
+        }
+        if (!(flags & BERTH_SAME_GROUP) || one_group(b, v, run ? (size_t)got : n)) {
+            break;
+        }
+        berth_release(b, v, run ? (size_t)got : n);
+        if (i == GROUP_TRIES) {
+            return berth_fail_plain(BERTH_EGROUP);
+        }
+    }
+    size_t shown = run ? (size_t)got : n;
+    count_views(b, t, v, (size_t)got, shown);
+    stat_add(b, t, LANE_MISSES, run ? (size_t)got < n : n - (size_t)got);
+    if (!(flags & BERTH_NO_TOUCH)) {
+        touch_views(b, t, v, shown);
+    }
+    return got;
+}
+
+long berth_get_many(struct berth *b, const struct berth_key *keys, size_t n, struct berth_view *v, unsigned flags,
+                    int64_t deadline)
+{
+    int rc = check_many(b, keys, n, v, flags, MANY_FLAGS);
+    if (rc) {
+        return rc;
+    }
+    if (read_refused(b)) { /* each member says why it is not there */
+        for (size_t i = 0; i < n; i++) {
+            v[i] = (struct berth_view){.status = BERTH_EQUOTA, .ns = keys[i].ns};
+        }
+        return 0;
+    }
+    return read_many(b, keys, n, v, flags, deadline, false);
+}
+
+long berth_prefix(struct berth *b, const struct berth_key *keys, size_t n, struct berth_view *v, unsigned flags,
+                  int64_t deadline)
+{
+    int rc = check_many(b, keys, n, v, flags, MANY_FLAGS);
+    return rc ? rc : read_many(b, keys, n, v, flags, deadline, true);
+}
+
+long berth_exists(struct berth *b, const struct berth_key *keys, size_t n, uint8_t *present, unsigned flags)
+{
+    int rc = check_many(b, keys, n, present, flags, BERTH_LOCAL);
+    if (rc) {
+        return rc;
+    }
+    struct client_thread *t = thread_self();
+    long found = 0;
+    for (size_t i = 0; i < n; i += READ_BATCH) {
+        uint32_t part = n - i < READ_BATCH ? (uint32_t)(n - i) : READ_BATCH;
+        read_peek_batch(b, t, keys + i, part, present + i);
+        for (uint32_t k = 0; k < part; k++) {
+            found += present[i + k];
+        }
+    }
+    stat_add(b, t, LANE_EXISTS, n);
+    return found;
+}

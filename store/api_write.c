@@ -1,0 +1,186 @@
+/* api_write.c: put, create, seal, abort. */
+#include "store/build.h"
+#include "store/read.h"
+
+#include <errno.h>
+
+#define PUT_TRIES 3u /* a granted slot that is no longer this client's costs a try */
+
+/* Nothing needs to be copied for a key that will be kept anyway. */
+static bool kept_already(struct berth *b, const struct berth_key *key)
+{
+    return client_keeps(b, key->ns) && read_there(b, thread_self(), key);
+}
+
+static int ask_grant(struct berth *b, uint32_t pages, size_t size, uint32_t count, int64_t deadline, struct msg_token *out)
+{
+    struct call *c = build_grant(b, pages, size, count, deadline);
+    struct call_result r;
+    struct granted g = {.size = size};
+    if (!c) {
+        pthread_mutex_lock(&b->lock);
+        grant_came(b, pages, count, NULL, 0);
+        pthread_mutex_unlock(&b->lock);
+        return berth_fail_plain(-ENOMEM);
+    }
+    int rc = call_run(b, c, &r, build_take_granted, &g);
+    if (rc < 0) {
+        return client_fail_reply(&r);
+    }
+    *out = g.token;
+    return 0;
+}
+
+/* A slot to copy into: one at hand, or asked for. What lies at hand for other sizes goes back before the pool is called full. */
+static int get_grant(struct berth *b, size_t size, int64_t deadline, struct msg_token *out)
+{
+    uint32_t pages = grant_pages(size);
+    for (bool again = false;; again = true) {
+        pthread_mutex_lock(&b->lock);
+        bool have = grant_take(b, pages, out);
+        uint32_t count = have ? 0 : grant_ask(b, pages);
+        pthread_mutex_unlock(&b->lock);
+        int rc = have ? 0 : ask_grant(b, pages, size, count, deadline, out);
+        if (rc != BERTH_EFULL || again) {
+            return rc;
+        }
+        pthread_mutex_lock(&b->lock);
+        bool any = grant_return_all(b);
+        pthread_mutex_unlock(&b->lock);
+        if (!any) {
+            return rc;
+        }
+    }
+}
+
+static int put_once(struct berth *b, const struct berth_key *key, const void *data, size_t size,
+                    const struct berth_put_opts *opts)
+{
+    struct msg_token token;
+    int rc = get_grant(b, size, build_deadline(opts), &token);
+    if (rc) {
+        return rc;
+    }
+    uint64_t checksum = build_copy(b, &token, data, size);
+    struct call *c = build_put(b, key, size, opts, &token, checksum);
+    if (!c) {
+        pthread_mutex_lock(&b->lock);
+        grant_came(b, grant_pages(size), 0, &token, 1);
+        pthread_mutex_unlock(&b->lock);
+        return berth_fail_plain(-ENOMEM);
+    }
+    pthread_mutex_lock(&b->lock);
+    c->want = grant_want(b, c->pages);
+    ((struct msg_put *)c->message)->want = c->want;
+    pthread_mutex_unlock(&b->lock);
+    struct call_result r;
+    rc = call_run(b, c, &r, NULL, NULL);
+    return rc < 0 ? client_fail_reply(&r) : rc;
+}
+
+int berth_put(struct berth *b, struct berth_key key, const void *data, size_t size, const struct berth_put_opts *opts)
+{
+    int rc = build_check_put(b, &key, size, opts);
+    if (rc) {
+        return rc;
+    }
+    if (size && !data) {
+        return berth_fail(-EINVAL, "%zu bytes of no data: give a pointer", size);
+    }
+    if (kept_already(b, &key)) {
+        return BERTH_KEPT;
+    }
+    for (unsigned i = 0; i < PUT_TRIES; i++) {
+        rc = put_once(b, &key, data, size, opts);
+        if (rc != BERTH_ESTALE) {
+            break;
+        }
+    }
+    return rc;
+}
+
+int berth_create(struct berth *b, struct berth_key key, size_t size, const struct berth_put_opts *opts, struct berth_draft *d)
+{
+    int rc = build_check_put(b, &key, size, opts);
+    if (rc) {
+        return rc;
+    }
+    if (!d) {
+        return berth_fail(-EINVAL, "no place for the draft was given");
+    }
+    if (kept_already(b, &key)) {
+        return BERTH_KEPT;
+    }
+    struct created created = {.draft = d, .size = size};
+    struct call_result r = {0};
+    for (bool again = false;; again = true) {
+        struct call *c = build_create(b, &key, size, opts);
+        if (!c) {
+            return berth_fail_plain(-ENOMEM);
+        }
+        rc = call_run(b, c, &r, build_take_created, &created);
+        if (rc != BERTH_EFULL || again) {
+            break;
+        }
+        pthread_mutex_lock(&b->lock);
+        bool any = grant_return_all(b);
+        pthread_mutex_unlock(&b->lock);
+        if (!any) {
+            break;
+        }
+    }
+    return rc < 0 ? client_fail_reply(&r) : rc;
+}
+
+int berth_seal(struct berth *b, struct berth_draft *d, size_t n)
+{
+    int rc = client_check(b);
+    rc = rc ? rc : build_check_drafts(b, d, n);
+    if (rc) {
+        return rc;
+    }
+    struct sealed sealed = {.drafts = d, .n = n};
+    struct call_result r;
+    struct call *c = build_seal(b, d, n);
+    if (!c) {
+        return berth_fail_plain(-ENOMEM);
+    }
+    rc = call_run(b, c, &r, build_take_sealed, &sealed);
+    return rc < 0 ? client_fail_reply(&r) : rc;
+}
+
+/* The slots are no longer this client's from here on: should the node restart before it answers, it frees what is not named
+ * to it. */
+static int abort_some(struct berth *b, struct berth_draft *d, size_t n)
+{
+    struct call *c = build_abort(d, n);
+    struct call_result r;
+    if (!c) {
+        return berth_fail_plain(-ENOMEM);
+    }
+    pthread_mutex_lock(&b->lock);
+    build_forget(b, c);
+    pthread_mutex_unlock(&b->lock);
+    for (size_t i = 0; i < n; i++) {
+        d[i].data = NULL;
+    }
+    int rc = call_run(b, c, &r, NULL, NULL);
+    return rc < 0 ? client_fail_reply(&r) : 0;
+}
+
+int berth_abort(struct berth *b, struct berth_draft *d, size_t n)
+{
+    int rc = client_check(b);
+    if (rc) {
+        return rc;
+    }
+    if (n && !d) {
+        return berth_fail(-EINVAL, "%zu drafts, but no array of them", n);
+    }
+    for (size_t i = 0; i < n; i += BERTH_GROUP_MAX) {
+        size_t part = n - i < BERTH_GROUP_MAX ? n - i : BERTH_GROUP_MAX;
+        int one = abort_some(b, d + i, part);
+        rc = rc ? rc : one;
+    }
+    return rc;
+}

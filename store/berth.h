@@ -1,0 +1,420 @@
+/* berth.h: the public interface of libberth.
+ *
+ * Berth keeps large immutable objects in a pinned pool that every process of the host maps. A reader pins an object and
+ * reads it in place; a writer fills a slot in place and seals it. Nothing is copied that the caller does not copy, and
+ * no slot is used again while a pin, a lease or a hold stands.
+ *
+ * Conventions. A call returns 0 or a positive count, or a negative error: an errno value, or one of enum
+ * berth_error_code beyond -4095; berth_error() has the name, the number, a sentence and figures. Output parameters are
+ * written only on success. Deadlines are absolute CLOCK_MONOTONIC nanoseconds, or BERTH_NOW, or BERTH_FOREVER. Sizes
+ * are bytes. Unknown flags are refused with -EINVAL, those reserved for later versions with -EOPNOTSUPP. Option
+ * structures begin with their size, set it to sizeof. A handle serves many threads; any thread may release any view.
+ * After fork the child's copy of a handle answers BERTH_EFORKED: open another. After a node came back with another
+ * pool, every call on the handle but berth_close answers BERTH_ERESTART.
+ *
+ * Arguments that are the same everywhere: b is an open handle, q an open queue, n the number of elements of the arrays.
+ */
+#ifndef BERTH_H
+#define BERTH_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define BERTH_VERSION_MAJOR 0
+#define BERTH_VERSION_MINOR 1
+#define BERTH_VERSION_PATCH 0
+
+#if defined(__GNUC__)
+#define BERTH_API __attribute__((visibility("default")))
+#else
+#define BERTH_API
+#endif
+
+#define BERTH_NOW INT64_C(0)
+#define BERTH_FOREVER INT64_MAX
+#define BERTH_KEY_MAX 480u             /* bytes of a key, at least 1 */
+#define BERTH_OBJECT_MAX (1024u << 20) /* bytes of an object, at least 0; a pool or MR size below lowers it */
+#define BERTH_GROUP_MAX 1024u          /* drafts that one seal publishes together */
+#define BERTH_LABEL_MAX 63u            /* bytes of a hold's label */
+
+/* Our own errors: code, number, sentence. Everything else is an errno value. */
+#define BERTH_ERRORS(X)                                                                                       \
+    X(BERTH_EFULL, 4097, "the pool has no room for it and nothing more may be evicted")                       \
+    X(BERTH_EINDEXFULL, 4098, "the index map is full: raise index-size and restart the node")                 \
+    X(BERTH_EHELD, 4099, "the object is held: drop its holds first")                                          \
+    X(BERTH_ENODE, 4100, "the node does not answer: is berthd running, and is the node name right")           \
+    X(BERTH_EFORKED, 4101, "the handle was made by the parent process: open one after fork")                  \
+    X(BERTH_ESTALE, 4102, "the draft is no longer this client's: create it again")                            \
+    X(BERTH_EPINS, 4103, "the pin table is full: release views, or attach a second handle")                   \
+    X(BERTH_EQUOTA, 4104, "over the quota of pinned bytes: release views first")                              \
+    X(BERTH_EREADONLY, 4105, "another user's node is read-only for this process: run as the node's user")     \
+    X(BERTH_ELINEAGE, 4106, "the object was made by another model or layout: its lineage tag differs")        \
+    X(BERTH_EVERSION, 4107, "the object has another version than expected")                                   \
+    X(BERTH_ECORRUPT, 4108, "the payload does not match its checksum")                                        \
+    X(BERTH_EFORMAT, 4109, "node and library do not share a format: use the same release of both")            \
+    X(BERTH_EUNKNOWN, 4110, "the node restarted before it answered: the effect may or may not have happened") \
+    X(BERTH_ERESTART, 4111, "the node came back with another pool: close the handle and open it again")       \
+    X(BERTH_EHASH, 4112, "the key's hash belongs to another key: choose another key")                         \
+    X(BERTH_EGROUP, 4113, "the keys could not be read from one group: they keep being replaced")              \
+    X(BERTH_EHOLDS, 4114, "the object has as many holds as it can: drop some first")                          \
+    X(BERTH_EBUSY_RING, 4115, "the queue is full: reap completions first")
+
+enum berth_error_code {
+#define BERTH_ERROR_ENUM(code, number, sentence) code = -(number),
+    BERTH_ERRORS(BERTH_ERROR_ENUM)
+#undef BERTH_ERROR_ENUM
+};
+
+/* berth_put and berth_create return this where the key exists and was kept. */
+#define BERTH_KEPT 1
+
+struct berth;       /* a handle on one node */
+struct berth_queue; /* completions of asynchronous operations */
+
+/* A key: 1 to BERTH_KEY_MAX bytes of any value, in a namespace. The library copies what it needs before a call returns,
+ * but for operations of a queue, whose keys must stay until they are reaped. */
+struct berth_key {
+    const void *data;
+    uint32_t size;
+    uint32_t ns;    /* from berth_namespace(); 0 is the default namespace */
+    uint64_t route; /* 0: the key's own hash decides its homes; keys with one route share them. Kept for clusters */
+};
+
+/* The sealing node's counter and region id: greater is newer, equal means the same bytes. */
+struct berth_version {
+    uint64_t counter;
+    uint64_t region;
+};
+
+/* A pinned object. A value in the caller's storage: copy it, but release one copy only. data stays valid and unchanged
+ * until berth_release, whatever happens to the key. Of an object of 0 bytes data is a valid pointer to nothing. */
+struct berth_view {
+    const void *data; /* NULL: not found or not pinned; status says which */
+    uint64_t size;
+    struct berth_version version;
+    uint64_t checksum; /* XXH3-64 of the payload */
+    uint64_t lineage;
+    uint32_t slot;
+    uint32_t entry; /* the library's */
+    int32_t status; /* 0, -ENOENT or another error; set for every member of a batch */
+    uint32_t ns;
+    uint64_t reserved[2];
+};
+
+/* A slot while the caller writes it. Write data[0 .. size) from any thread of this process, then seal or abort.
+ * The structure must stay where it is until then. A node that restarts keeps the drafts of clients that live. */
+struct berth_draft {
+    void *data;
+    uint64_t size;
+    uint64_t checksum; /* before seal: XXH3-64 of the payload if the caller has it, with BERTH_HAS_CHECKSUM in flags;
+                          else seal computes it */
+    uint32_t flags;
+    int32_t status;      /* after seal of a group: 0 sealed, BERTH_KEPT the key existed and was kept */
+    uint64_t generation; /* the library's from here */
+    uint32_t slot;
+    uint32_t page;
+    uint64_t reserved[2];
+};
+#define BERTH_HAS_CHECKSUM 1u
+
+enum berth_flags {
+    BERTH_VERIFY = 1u << 0,     /* get: compare the checksum before returning the view */
+    BERTH_NO_TOUCH = 1u << 1,   /* get, prefix: do not count as a use for eviction */
+    BERTH_SAME_GROUP = 1u << 2, /* prefix, get_many: all members from one seal, or BERTH_EGROUP */
+    BERTH_LOCAL = 1u << 3,      /* look here; the default and all there is on one node */
+    /* reserved, refused with -EOPNOTSUPP: */
+    BERTH_PEERS = 1u << 16, /* look on peers */
+    BERTH_WAIT = 1u << 17,  /* wait for a key that is being written */
+    BERTH_FRESH = 1u << 18  /* ask the home for the newest version */
+};
+
+struct berth_open_opts {
+    size_t size;      /* sizeof(struct berth_open_opts) */
+    const char *name; /* shown by `berth pins`, at most 63 bytes; NULL: the program's name */
+    uint64_t lineage; /* tag of this process's model, dtype and layout: puts carry it, and objects with another one are
+                           refused to it with BERTH_ELINEAGE; 0: no tag, no comparison */
+    int64_t timeout_ns; /* how long the node may be silent before a call ends with BERTH_ENODE; 0: 30 s */
+    uint32_t flags;     /* BERTH_OPEN_READER: map the pool read-only, no puts */
+    uint32_t reserved[5];
+};
+#define BERTH_OPEN_READER 1u
+
+struct berth_put_opts {
+    size_t size;
+    uint64_t lineage;               /* 0: the handle's */
+    const struct berth_key *parent; /* the object before this one in its prefix; NULL: none */
+    uint32_t ttl_s;                 /* seconds after which it may go first; 0: none */
+    uint8_t priority;               /* 0 to 255, 0 is the default; more is kept longer */
+    uint8_t pad[3];
+    uint32_t segment; /* reserved: 0 */
+    uint32_t flags;   /* 0 */
+    int64_t deadline; /* how long to wait for room; BERTH_NOW: no longer than an eviction takes */
+    uint64_t reserved[4];
+};
+
+/* Opens a node: "embedded:?pool=256MiB" (a node on a thread of this process, over a region of its own; settings as for
+ * berthd, separated by &), "unix:PATH", or NULL: $BERTH_NODE, else unix:$XDG_RUNTIME_DIR/berth.sock, else
+ * unix:/run/berth/berth.sock. "tcp://" and "verbs://" are names of later versions. opts may be NULL. *b is the caller's
+ * until berth_close. Any thread.
+ * Errors: -EINVAL (name or option), BERTH_ENODE, -EACCES, BERTH_EFORMAT, -ENOMEM, -EOPNOTSUPP; embedded also what
+ * berthd refuses to start with (-ENOSPC: no room for the pool). berth_error(NULL, ..) has the sentence. */
+BERTH_API int berth_open(struct berth **b, const char *node, const struct berth_open_opts *opts);
+
+/* Closes a handle: unsealed drafts are aborted, remaining views become invalid, queues must be closed before. Ends an
+ * embedded node. b may be NULL. Not while another thread uses the handle. */
+BERTH_API void berth_close(struct berth *b);
+
+/* A namespace's id (*ns), registered at the node if it is new. name: 1 to 63 bytes of [a-zA-Z0-9._-]; "" is the
+ * default, 0.
+ * Errors: -EINVAL, BERTH_ENODE, BERTH_EINDEXFULL. */
+BERTH_API int berth_namespace(struct berth *b, const char *name, uint32_t *ns);
+
+/* Puts an object whole: copies size bytes from data into the pool with their checksum, and seals. data may be NULL for
+ * size 0. Where the key exists it is kept (BERTH_KEPT), unless its namespace is replaceable: then readers go over to
+ * the new bytes at once and views of the old stay. Returns 0 or BERTH_KEPT.
+ * Errors: -EINVAL, -E2BIG (larger than any object can be; the sentence says the limit), BERTH_EFULL (figures: asked,
+ * free, largest, pinned), BERTH_EINDEXFULL, BERTH_EREADONLY, BERTH_EHASH, BERTH_ENODE, -ETIMEDOUT (deadline). */
+BERTH_API int berth_put(struct berth *b, struct berth_key key, const void *data, size_t size,
+                        const struct berth_put_opts *opts);
+
+/* Reserves a slot under a key for the caller to fill. Nobody sees the key before berth_seal. Returns 0, or BERTH_KEPT
+ * where the key exists in a namespace that is not replaceable: then there is no draft. Two creators of one key do not
+ * disturb each other; the first to seal wins. d is the caller's storage. Errors as berth_put. */
+BERTH_API int berth_create(struct berth *b, struct berth_key key, size_t size, const struct berth_put_opts *opts,
+                           struct berth_draft *d);
+
+/* Seals n drafts, 1 to BERTH_GROUP_MAX: readers see all of them from one moment on, or none if it fails. Members whose
+ * key exists by then are kept (d[i].status), the others become visible together. Returns how many were kept. Afterwards
+ * the drafts are gone, on error too, but for BERTH_ENODE, -ETIMEDOUT and BERTH_EINDEXFULL, after which they may be
+ * sealed again.
+ * Errors: -EINVAL (count, a key twice in a group), BERTH_ESTALE, BERTH_EINDEXFULL, BERTH_EHASH, BERTH_ENODE,
+ * BERTH_EUNKNOWN, -ETIMEDOUT. */
+BERTH_API int berth_seal(struct berth *b, struct berth_draft *d, size_t n);
+
+/* Gives n drafts back unsealed. A draft without data is passed over. Errors: -EINVAL, BERTH_ENODE (they are given back
+ * when the node answers again). */
+BERTH_API int berth_abort(struct berth *b, struct berth_draft *d, size_t n);
+
+/* Pins an object and shows it in place. No system call unless the lookup table is incomplete for this key. flags:
+ * BERTH_VERIFY, BERTH_NO_TOUCH, BERTH_LOCAL. deadline bounds the rare question to the node; BERTH_FOREVER: the handle's
+ * time-out. Errors: -ENOENT, BERTH_ELINEAGE, BERTH_EPINS, BERTH_EQUOTA, BERTH_ECORRUPT (VERIFY), BERTH_EFORKED,
+ * -EINVAL. */
+BERTH_API int berth_get(struct berth *b, struct berth_key key, struct berth_view *view, unsigned flags,
+                        int64_t deadline);
+
+/* Pins n objects in one pass (n up to 65,536): hashes, prefetches and pins them in batches. Returns how many were
+ * found; v[i].data is NULL and v[i].status says why for the others. Errors as berth_get, for the call as a whole only
+ * -EINVAL, BERTH_EFORKED, BERTH_EGROUP. */
+BERTH_API long berth_get_many(struct berth *b, const struct berth_key *keys, size_t n, struct berth_view *v,
+                              unsigned flags, int64_t deadline);
+
+/* Copies an object into the caller's memory and releases it. buffer holds size bytes; an object that is larger is
+ * -ENOSPC with its size in the error's first figure, nothing is copied. Returns the object's size. flags as berth_get.
+ * Errors as berth_get. */
+BERTH_API long berth_get_into(struct berth *b, struct berth_key key, void *buffer, size_t size, unsigned flags,
+                              int64_t deadline);
+
+/* Pins the longest run keys[0 .. r) of which every member is there, in one call: lookup and pin cannot be torn apart by
+ * an eviction. Keys are in prefix order; the run ends at the first that is missing or of another lineage. Touches the
+ * run deepest first. Returns r; views beyond r are not written. Errors: -EINVAL, BERTH_EPINS, BERTH_EQUOTA,
+ * BERTH_EGROUP, BERTH_EFORKED: then nothing is pinned. */
+BERTH_API long berth_prefix(struct berth *b, const struct berth_key *keys, size_t n, struct berth_view *v,
+                            unsigned flags, int64_t deadline);
+
+/* Which of n keys are ready to be read: present[i] 1 or 0. Pins nothing, touches nothing. Returns how many are.
+ * Errors: -EINVAL, BERTH_EFORKED. */
+BERTH_API long berth_exists(struct berth *b, const struct berth_key *keys, size_t n, uint8_t *present, unsigned flags);
+
+/* Releases n views; those whose data is NULL are passed over, so a whole batch can be given. data becomes NULL. Any
+ * thread. Never fails; in a forked child it does nothing. */
+BERTH_API void berth_release(struct berth *b, struct berth_view *v, size_t n);
+
+struct berth_hold_info {
+    char label[BERTH_LABEL_MAX + 1];
+    int64_t ttl_ns; /* left; 0: no end */
+};
+
+struct berth_stat {
+    struct berth_version version;
+    uint64_t size;       /* bytes of payload */
+    uint64_t slot_bytes; /* bytes it takes in the pool */
+    uint64_t checksum;
+    uint64_t lineage;
+    uint64_t created_us; /* wall clock at the seal, for people */
+    uint64_t generation;
+    uint32_t slot;
+    uint32_t ttl_s;
+    uint32_t ns;
+    uint32_t n_holds; /* of the object; holds[] has the first 16 */
+    uint8_t priority;
+    uint8_t tier;
+    uint16_t key_size;
+    uint32_t reserved;
+    struct berth_hold_info holds[16];
+};
+
+/* What the index knows of a key. Errors: -ENOENT, -EINVAL, BERTH_ENODE, -ETIMEDOUT. */
+BERTH_API int berth_stat(struct berth *b, struct berth_key key, struct berth_stat *st);
+
+struct berth_entry {
+    struct berth_version version;
+    uint64_t size;
+    uint64_t slot_bytes;
+    uint64_t lineage;
+    uint64_t created_us;
+    uint32_t n_holds;
+    uint32_t key_size;
+    uint8_t key[BERTH_KEY_MAX];
+};
+
+/* Where a listing stands: zero it before the first call. */
+struct berth_cursor {
+    uint32_t key_size;
+    uint32_t done;
+    uint8_t key[BERTH_KEY_MAX];
+};
+
+/* Lists keys of the namespace ns that begin with prefix (prefix_size 0: all), in byte order, n at most: sealed ones
+ * only. A listing is no snapshot: keys that come or go meanwhile may or may not be shown, others are shown once.
+ * Returns the number of entries, 0 at the end. Errors: -EINVAL, BERTH_ENODE, -ETIMEDOUT. */
+BERTH_API long berth_list(struct berth *b, uint32_t ns, const void *prefix, size_t prefix_size,
+                          struct berth_cursor *cursor, struct berth_entry *entries, size_t n);
+
+/* Removes a key; views of it stay valid. expected: remove only this version (BERTH_EVERSION otherwise), NULL: any.
+ * Errors: -ENOENT, BERTH_EHELD, BERTH_EVERSION, BERTH_ENODE, BERTH_EUNKNOWN, -ETIMEDOUT. */
+BERTH_API int berth_remove(struct berth *b, struct berth_key key, const struct berth_version *expected);
+
+/* Holds a key under a label, 1 to 63 bytes: never evicted nor removed until dropped or ttl_ns (0: no end) of real time
+ * has passed, also over restarts of the node. The same label again renews it. A hold stays with the key when it is
+ * replaced.
+ * Errors: -ENOENT, -EINVAL, BERTH_EHOLDS (16 a key), BERTH_EINDEXFULL, BERTH_ENODE, BERTH_EUNKNOWN, -ETIMEDOUT. */
+BERTH_API int berth_hold(struct berth *b, struct berth_key key, const char *label, int64_t ttl_ns);
+
+/* Drops a hold. Errors: -ENOENT (no such key or label), BERTH_ENODE, BERTH_EUNKNOWN, -ETIMEDOUT. */
+BERTH_API int berth_drop(struct berth *b, struct berth_key key, const char *label);
+
+enum berth_question {
+    BERTH_STATUS = 0, /* pool, index, sessions, settings, counters, phases */
+    BERTH_PINS = 1,   /* who pins and holds what; with a key: who pins that */
+    BERTH_CHECK = 2,  /* every difference between index, slots and lookup */
+    BERTH_METRICS = 3 /* Prometheus text */
+};
+
+/* Asks the node for a report: JSON text (METRICS: Prometheus text), malloc'd, the caller frees it. key may be NULL.
+ * Errors: -EINVAL, BERTH_ENODE, -ETIMEDOUT, -ENOMEM. */
+BERTH_API int berth_query(struct berth *b, enum berth_question what, const struct berth_key *key, char **text);
+
+/* Ends the processes that pin a key, by SIGKILL through their pidfds, and nothing else: a pin can't be taken from a
+ * living reader. Returns how many were signalled. The caller's own process is passed over. Errors: -ENOENT,
+ * BERTH_ENODE. */
+BERTH_API int berth_revoke(struct berth *b, struct berth_key key);
+
+/* ---- asynchronous ---- */
+
+enum berth_opcode {
+    BERTH_OP_NOP = 0,
+    BERTH_OP_PUT = 1,      /* key, data, size, put -> status 0 or BERTH_KEPT */
+    BERTH_OP_CREATE = 2,   /* key, size, put, draft */
+    BERTH_OP_SEAL = 3,     /* draft, n */
+    BERTH_OP_ABORT = 4,    /* draft, n */
+    BERTH_OP_GET = 5,      /* key, view, flags */
+    BERTH_OP_GET_INTO = 6, /* key, data (written), size, flags; result is the size */
+    BERTH_OP_REMOVE = 7,   /* key, version (0, 0: any) */
+    BERTH_OP_HOLD = 8,     /* key, label, ttl_ns */
+    BERTH_OP_DROP = 9,     /* key, label */
+    BERTH_OP_STAT = 10,    /* key, stat */
+    BERTH_OPCODES = 11,
+    /* reserved, -EOPNOTSUPP: */
+    BERTH_OP_CANCEL = 32,
+    BERTH_OP_PURGE = 33,
+    BERTH_OP_PULL = 34
+};
+
+/* One operation: the caller's storage, unchanged and in place from submit until it is reaped, and so are key, data,
+ * put, draft, view, stat and label. */
+struct berth_op {
+    uint16_t opcode;
+    uint16_t reserved0;
+    uint32_t flags;
+    int64_t deadline; /* -ETIMEDOUT afterwards; what the node had begun may still happen */
+    struct berth_key key;
+    void *data;
+    size_t size;
+    uint64_t offset; /* reserved: 0 */
+    const struct berth_put_opts *put;
+    struct berth_draft *draft;
+    size_t n;
+    struct berth_view *view;
+    struct berth_stat *stat;
+    struct berth_version version;
+    const char *label;
+    int64_t ttl_ns;
+    long result;          /* set before it is reaped: as the synchronous call returns */
+    uint64_t user;        /* the caller's */
+    uint64_t reserved[8]; /* the library's while submitted */
+};
+
+/* A queue for up to depth operations in flight (1 to 4,096). Errors: -EINVAL, -ENOMEM, -EMFILE. */
+BERTH_API int berth_queue_open(struct berth *b, unsigned depth, struct berth_queue **q);
+
+/* Closes a queue: waits for what is in flight, bounded by the handle's time-out; completions not reaped are lost, their
+ * views released. q may be NULL. */
+BERTH_API void berth_queue_close(struct berth_queue *q);
+
+/* A descriptor for poll, select and epoll: readable when berth_reap may have something. It belongs to the queue.
+ * Never fails. */
+BERTH_API int berth_queue_fd(struct berth_queue *q);
+
+/* Submits n operations in order; those of one queue with an effect are applied in the order of submission. Returns how
+ * many were taken, fewer than n when the queue or the ring is full; BERTH_EBUSY_RING if none could be. An operation
+ * with bad arguments is taken and completes with its error. Errors: -EINVAL, BERTH_EFORKED. Any thread. */
+BERTH_API int berth_submit(struct berth_queue *q, struct berth_op *ops, size_t n);
+
+/* Takes up to max completed operations, waiting for the first until deadline. Returns how many; 0 when the deadline
+ * passed or nothing is in flight. Errors: -EINVAL, BERTH_EFORKED. Any thread. */
+BERTH_API long berth_reap(struct berth_queue *q, struct berth_op **done, size_t max, int64_t deadline);
+
+/* ---- errors, helpers ---- */
+
+struct berth_error_info {
+    int code;           /* negative */
+    const char *name;   /* "BERTH_EFULL", "ENOENT" */
+    char sentence[256]; /* what happened and what to do */
+    uint64_t figure[4]; /* BERTH_EFULL: bytes asked, free, largest free run, pinned */
+};
+
+/* The calling thread's last error on any handle; b may be NULL. Returns its code, 0 if there was none.
+ * Never fails. */
+BERTH_API int berth_error(struct berth *b, struct berth_error_info *e);
+
+/* Name and sentence of an error number, code, positive or negative; static storage, never NULL. */
+BERTH_API const char *berth_error_name(int code);
+BERTH_API const char *berth_error_text(int code);
+
+/* CLOCK_MONOTONIC now plus ns_from_now, for a deadline; saturates at BERTH_FOREVER. */
+BERTH_API int64_t berth_deadline(int64_t ns_from_now);
+
+/* Copies n bytes from src to dst, a mapping of the pool, past the cache, and returns their XXH3-64 checksum: what
+ * berth_put does, for callers that fill a draft from memory. The bytes are visible to every reader when it returns. */
+BERTH_API uint64_t berth_copy(void *dst, const void *src, size_t n);
+
+/* XXH3-64 of the n bytes of data, as checksum fields have it. */
+BERTH_API uint64_t berth_checksum(const void *data, size_t n);
+
+/* Parses a size from text: digits with optional fraction or exponent, optional blanks, and a unit: K M G T and KiB MiB
+ * GiB TiB are binary, KB MB GB TB decimal, in any case, B or nothing is bytes. 0, -EINVAL (empty, no digits, unknown
+ * unit, negative, no whole number of bytes), -ERANGE. */
+BERTH_API int berth_parse_size(const char *text, uint64_t *bytes);
+
+/* "major.minor.patch" of the library. */
+BERTH_API const char *berth_version_string(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

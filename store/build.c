@@ -1,0 +1,362 @@
+/* build.c: see build.h. */
+#include "store/build.h"
+
+#include "store/stat.h"
+
+#include <emmintrin.h>
+#include <errno.h>
+#include <string.h>
+
+/* ---- checks ---- */
+
+static int check_opts(const struct berth_put_opts *o)
+{
+    if (!o) {
+        return 0;
+    }
+    if (o->size != sizeof *o) {
+        return berth_fail(-EINVAL, "options of %zu bytes: set size to sizeof(struct berth_put_opts)", o->size);
+    }
+    if (o->segment) {
+        return berth_fail(-EOPNOTSUPP, "a segment size belongs to a later version: leave it 0");
+    }
+    if (o->flags || o->deadline < 0) {
+        return berth_fail(-EINVAL, "options have a flag that is not known, or a negative deadline");
+    }
+    if (o->parent && (!o->parent->data || o->parent->size - 1 >= BERTH_KEY_MAX)) {
+        return berth_fail(-EINVAL, "the parent's key has %u bytes: 1 to %u are possible", o->parent->size, BERTH_KEY_MAX);
+    }
+    return 0;
+}
+
+int build_check_put(const struct berth *b, const struct berth_key *key, size_t size, const struct berth_put_opts *opts)
+{
+    int rc = client_check_key(b, key);
+    rc = rc ? rc : check_opts(opts);
+    if (rc) {
+        return rc;
+    }
+    if (!b->writable) {
+        return b->flags & BERTH_OPEN_READER ? berth_fail(BERTH_EREADONLY, "the handle was opened as a reader: open one without BERTH_OPEN_READER")
+                                            : berth_fail_plain(BERTH_EREADONLY);
+    }
+    if (size > b->object_max) {
+        uint64_t figure[4] = {b->object_max};
+        berth_fail(-E2BIG, "an object of %zu bytes: this node takes at most %llu", size, (unsigned long long)b->object_max);
+        berth_fail_figures(figure);
+        return -E2BIG;
+    }
+    return 0;
+}
+
+int build_check_drafts(const struct berth *b, const struct berth_draft *d, size_t n)
+{
+    if (n < 1 || n > BERTH_GROUP_MAX || !d) {
+        return berth_fail(-EINVAL, "%zu drafts in one call: 1 to %u are possible", n, BERTH_GROUP_MAX);
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (!d[i].data || (d[i].flags & ~BERTH_HAS_CHECKSUM)) {
+            return berth_fail(-EINVAL, "draft %zu has no data, or a flag that is not known", i);
+        }
+        if ((uint64_t)d[i].page * PAGE_BYTES + d[i].size > b->pool_bytes || d[i].size > OBJECT_MAX) {
+            return berth_fail(-EINVAL, "draft %zu is not as berth_create made it", i);
+        }
+    }
+    return 0;
+}
+
+int build_check_label(const char *label)
+{
+    if (!label || !*label || strlen(label) > BERTH_LABEL_MAX) {
+        return berth_fail(-EINVAL, "a label has 1 to %u bytes", BERTH_LABEL_MAX);
+    }
+    return 0;
+}
+
+/* ---- requests ---- */
+
+struct call *build_grant(struct berth *b, uint32_t pages, size_t size, uint32_t count, int64_t deadline)
+{
+    struct call *c = call_new(MSG_GRANT, sizeof(struct msg_grant));
+    if (c) {
+        struct msg_grant *m = (struct msg_grant *)c->message;
+        m->size = (uint32_t)size;
+        m->count = count;
+        c->pages = pages;
+        c->want = count;
+        call_deadline(b, c, deadline);
+    }
+    return c;
+}
+
+static struct msg_object object_of(const struct berth *b, const struct berth_key *key, size_t size,
+                                   const struct berth_put_opts *opts, uint64_t checksum)
+{
+    struct msg_object o = {.checksum = checksum,
+                           .lineage = b->lineage,
+                           .size = (uint32_t)size,
+                           .ns = key->ns,
+                           .key_size = (uint16_t)key->size};
+    if (opts) {
+        o.lineage = opts->lineage ? opts->lineage : o.lineage;
+        o.parent = opts->parent ? berth_checksum(opts->parent->data, opts->parent->size) : 0;
+        o.ttl_s = opts->ttl_s;
+        o.priority = opts->priority;
+    }
+    return o;
+}
+
+struct call *build_put(struct berth *b, const struct berth_key *key, size_t size, const struct berth_put_opts *opts,
+                       const struct msg_token *token, uint64_t checksum)
+{
+    struct call *c = call_new(MSG_PUT, sizeof(struct msg_put) + key->size);
+    if (c) {
+        struct msg_put *m = (struct msg_put *)c->message;
+        m->token = *token;
+        m->object = object_of(b, key, size, opts, checksum);
+        memcpy(m + 1, key->data, key->size);
+        c->pages = grant_pages(size);
+    }
+    return c;
+}
+
+struct call *build_create(struct berth *b, const struct berth_key *key, size_t size, const struct berth_put_opts *opts)
+{
+    struct call *c = call_new(MSG_CREATE, sizeof(struct msg_create) + key->size);
+    if (c) {
+        struct msg_create *m = (struct msg_create *)c->message;
+        m->object = object_of(b, key, size, opts, 0);
+        memcpy(m + 1, key->data, key->size);
+        call_deadline(b, c, build_deadline(opts));
+    }
+    return c;
+}
+
+static struct msg_token draft_token(const struct berth_draft *d)
+{
+    return (struct msg_token){.gen = d->generation, .slot = d->slot, .page = d->page};
+}
+
+struct call *build_seal(struct berth *b, const struct berth_draft *d, size_t n)
+{
+    struct call *c = call_new(MSG_SEAL, sizeof(struct msg_seal) + n * sizeof(struct msg_member));
+    if (!c) {
+        return NULL;
+    }
+    struct msg_seal *m = (struct msg_seal *)c->message;
+    struct msg_member *member = (struct msg_member *)(m + 1);
+    m->count = (uint32_t)n;
+    /* The caller may have filled its slots with stores past the cache (PROTOCOLS rule 15). */
+    _mm_sfence();
+    for (size_t i = 0; i < n; i++) {
+        member[i].token = draft_token(&d[i]);
+        member[i].checksum = d[i].flags & BERTH_HAS_CHECKSUM
+                                 ? d[i].checksum
+                                 : berth_checksum(b->pool + (uint64_t)d[i].page * PAGE_BYTES, d[i].size);
+    }
+    return c;
+}
+
+struct call *build_abort(const struct berth_draft *d, size_t n)
+{
+    uint32_t count = 0;
+    struct call *c = call_new(MSG_ABORT, sizeof(struct msg_tokens) + n * sizeof(struct msg_token));
+    if (!c) {
+        return NULL;
+    }
+    struct msg_tokens *m = (struct msg_tokens *)c->message;
+    struct msg_token *token = (struct msg_token *)(m + 1);
+    for (size_t i = 0; i < n; i++) {
+        if (d[i].data) {
+            token[count++] = draft_token(&d[i]);
+        }
+    }
+    m->count = count;
+    m->head.bytes = (uint32_t)(sizeof *m + count * sizeof *token);
+    return c;
+}
+
+void build_forget(struct berth *b, const struct call *abort)
+{
+    const struct msg_tokens *m = (const struct msg_tokens *)abort->message;
+    const struct msg_token *token = (const struct msg_token *)(m + 1);
+    for (uint32_t i = 0; i < m->count; i++) {
+        tokens_remove(&b->tokens, &token[i]);
+    }
+}
+
+struct call *build_key(enum msg_op op, const struct berth_key *key, const struct berth_version *expected)
+{
+    struct call *c = call_new(op, sizeof(struct msg_key) + key->size);
+    if (c) {
+        struct msg_key *m = (struct msg_key *)c->message;
+        m->counter = expected ? expected->counter : 0;
+        m->region = expected ? expected->region : 0;
+        m->ns = key->ns;
+        m->key_size = (uint16_t)key->size;
+        memcpy(m + 1, key->data, key->size);
+    }
+    return c;
+}
+
+struct call *build_hold(enum msg_op op, const struct berth_key *key, const char *label, int64_t ttl_ns)
+{
+    size_t n = strlen(label);
+    struct call *c = call_new(op, sizeof(struct msg_hold) + key->size + n);
+    if (c) {
+        struct msg_hold *m = (struct msg_hold *)c->message;
+        m->ttl_ns = ttl_ns;
+        m->ns = key->ns;
+        m->key_size = (uint16_t)key->size;
+        m->label_size = (uint16_t)n;
+        memcpy(m + 1, key->data, key->size);
+        memcpy((uint8_t *)(m + 1) + key->size, label, n);
+    }
+    return c;
+}
+
+/* ---- replies ---- */
+
+/* The first token behind a reply, if the engine has entered it. */
+static int first_token(struct berth *b, size_t size, const struct msg_reply *r, uint32_t bytes, struct msg_token *t)
+{
+    if (bytes < sizeof *r + sizeof *t || r->figure[0] < size) {
+        return -EPROTO;
+    }
+    memcpy(t, r + 1, sizeof *t);
+    if (!tokens_has(&b->tokens, t)) { /* one too many, or none of this pool's */
+        grant_give_back(b, t, 1);
+        return -EMFILE;
+    }
+    return 0;
+}
+
+int build_take_granted(struct berth *b, void *arg, int status, const struct msg_reply *r, uint32_t bytes)
+{
+    struct granted *g = arg;
+    return status < 0 ? status : first_token(b, g->size, r, bytes, &g->token);
+}
+
+int build_take_created(struct berth *b, void *arg, int status, const struct msg_reply *r, uint32_t bytes)
+{
+    const struct created *c = arg;
+    struct msg_token t;
+    int rc = status ? status : first_token(b, c->size, r, bytes, &t);
+    if (rc == 0) {
+        *c->draft = (struct berth_draft){.data = b->writable + (uint64_t)t.page * PAGE_BYTES,
+                                         .size = c->size,
+                                         .generation = t.gen,
+                                         .slot = t.slot,
+                                         .page = t.page};
+    }
+    return rc;
+}
+
+/* After these the drafts may be sealed again. */
+static bool keeps_drafts(int status)
+{
+    return status == BERTH_ENODE || status == -ETIMEDOUT || status == BERTH_EINDEXFULL || status == -ENOMEM;
+}
+
+int build_take_sealed(struct berth *b, void *arg, int status, const struct msg_reply *r, uint32_t bytes)
+{
+    const struct sealed *s = arg;
+    if (status < 0 && keeps_drafts(status)) {
+        return status;
+    }
+    const uint8_t *kept = (const uint8_t *)(r + 1);
+    bool bits = r && bytes >= sizeof *r + (s->n + 7) / 8;
+    for (size_t i = 0; i < s->n; i++) {
+        struct berth_draft *d = &s->drafts[i];
+        if (status < 0) {
+            struct msg_token t = draft_token(d);
+            grant_give_back(b, &t, 1);
+        }
+        d->status = status < 0 ? status : bits && (kept[i / 8] >> (i % 8) & 1) ? BERTH_KEPT : 0;
+        d->data = NULL;
+    }
+    return status;
+}
+
+static const uint8_t *cut(const uint8_t **at, const uint8_t *end, size_t n)
+{
+    const uint8_t *p = *at;
+    if ((size_t)(end - p) < n) {
+        return NULL;
+    }
+    *at = p + n;
+    return p;
+}
+
+static size_t padded(size_t n)
+{
+    return (n + 7) & ~(size_t)7;
+}
+
+static int stat_holds(struct berth_stat *st, const uint8_t *at, const uint8_t *end)
+{
+    for (uint32_t i = 0; i < st->n_holds && i < 16; i++) {
+        struct msg_stat_hold h;
+        const uint8_t *p = cut(&at, end, sizeof h);
+        if (!p) {
+            return -EPROTO;
+        }
+        memcpy(&h, p, sizeof h);
+        p = h.label_size <= BERTH_LABEL_MAX ? cut(&at, end, padded(h.label_size)) : NULL;
+        if (!p) {
+            return -EPROTO;
+        }
+        memcpy(st->holds[i].label, p, h.label_size);
+        st->holds[i].label[h.label_size] = '\0';
+        st->holds[i].ttl_ns = h.ttl_ns;
+    }
+    return 0;
+}
+
+int build_take_stat(struct berth *b, void *arg, int status, const struct msg_reply *r, uint32_t bytes)
+{
+    struct msg_stat m;
+    (void)b;
+    if (status < 0) {
+        return status;
+    }
+    const uint8_t *at = (const uint8_t *)(r + 1), *end = (const uint8_t *)r + bytes;
+    const uint8_t *p = cut(&at, end, sizeof m);
+    if (!p) {
+        return -EPROTO;
+    }
+    memcpy(&m, p, sizeof m);
+    if (!cut(&at, end, padded(m.key_size))) {
+        return -EPROTO;
+    }
+    struct berth_stat out = {.version = {.counter = m.counter, .region = m.region},
+                             .size = m.size,
+                             .slot_bytes = m.slot_bytes,
+                             .checksum = m.checksum,
+                             .lineage = m.lineage,
+                             .created_us = m.created_us,
+                             .generation = m.generation,
+                             .slot = m.slot,
+                             .ttl_s = m.ttl_s,
+                             .ns = m.ns,
+                             .n_holds = m.holds,
+                             .priority = m.priority,
+                             .tier = m.tier,
+                             .key_size = m.key_size};
+    int rc = stat_holds(&out, at, end);
+    if (rc == 0) {
+        *(struct berth_stat *)arg = out;
+    }
+    return rc;
+}
+
+uint64_t build_copy(struct berth *b, const struct msg_token *token, const void *data, size_t size)
+{
+    struct client_thread *t = thread_self();
+    int64_t start = client_now();
+    uint64_t checksum = berth_copy(b->writable + (uint64_t)token->page * PAGE_BYTES, data, size);
+    stat_add(b, t, LANE_PUTS, 1);
+    stat_add(b, t, LANE_PUT_BYTES, size);
+    stat_add(b, t, LANE_COPY_NS, (uint64_t)(client_now() - start));
+    return checksum;
+}

@@ -1,0 +1,51 @@
+/* build.h: requests from arguments of berth.h: what is checked here is checked once for the call and for the queue. */
+#ifndef BERTH_STORE_BUILD_H
+#define BERTH_STORE_BUILD_H
+
+#include "store/client.h"
+
+/* 0, or the error recorded. size: of the object. */
+int build_check_put(const struct berth *b, const struct berth_key *key, size_t size, const struct berth_put_opts *opts);
+int build_check_drafts(const struct berth *b, const struct berth_draft *d, size_t n);
+int build_check_label(const char *label);
+
+static inline int64_t build_deadline(const struct berth_put_opts *opts)
+{
+    return opts ? opts->deadline : BERTH_NOW;
+}
+
+/* Each a call ready to be submitted, or NULL: no memory. Arguments have been checked. */
+struct call *build_grant(struct berth *b, uint32_t pages, size_t size, uint32_t count, int64_t deadline);
+struct call *build_put(struct berth *b, const struct berth_key *key, size_t size, const struct berth_put_opts *opts,
+                       const struct msg_token *token, uint64_t checksum);
+struct call *build_create(struct berth *b, const struct berth_key *key, size_t size, const struct berth_put_opts *opts);
+/* Computes the checksums that the caller has not. */
+struct call *build_seal(struct berth *b, const struct berth_draft *d, size_t n);
+struct call *build_abort(const struct berth_draft *d, size_t n);
+/* Under the lock, before an abort is submitted. */
+void build_forget(struct berth *b, const struct call *abort);
+struct call *build_key(enum msg_op op, const struct berth_key *key, const struct berth_version *expected);
+struct call *build_hold(enum msg_op op, const struct berth_key *key, const char *label, int64_t ttl_ns);
+
+/* What a reply means for the caller's structures, as call_take. */
+struct created {
+    struct berth_draft *draft;
+    size_t size;
+};
+struct sealed {
+    struct berth_draft *drafts;
+    size_t n;
+};
+struct granted {
+    struct msg_token token;
+    size_t size;
+};
+int build_take_created(struct berth *b, void *arg, int status, const struct msg_reply *r, uint32_t bytes);
+int build_take_sealed(struct berth *b, void *arg, int status, const struct msg_reply *r, uint32_t bytes);
+int build_take_granted(struct berth *b, void *arg, int status, const struct msg_reply *r, uint32_t bytes);
+int build_take_stat(struct berth *b, void *arg, int status, const struct msg_reply *r, uint32_t bytes);
+
+/* Copies a payload into a granted slot, counted and timed. The checksum. */
+uint64_t build_copy(struct berth *b, const struct msg_token *token, const void *data, size_t size);
+
+#endif

@@ -1,0 +1,333 @@
+/* client.c: opening and closing a handle. */
+#include "store/client.h"
+
+#include "store/map.h"
+#include "store/pin.h"
+#include "store/shell/server.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#define DEFAULT_TIMEOUT_NS INT64_C(30000000000)
+#define DETACH_NS INT64_C(1000000000)
+#define LAST_SOCKET "/run/berth/berth.sock"
+
+static _Atomic uint64_t handles;
+
+int64_t client_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+int client_check(const struct berth *b)
+{
+    if (!b) {
+        return berth_fail(-EINVAL, "no handle was given: open one first");
+    }
+    int life = client_life(b);
+    if (life == LIFE_LIVE) {
+        return 0;
+    }
+    return berth_fail_plain(life == LIFE_FORKED ? BERTH_EFORKED : BERTH_ERESTART);
+}
+
+int client_check_key(const struct berth *b, const struct berth_key *key)
+{
+    int rc = client_check(b);
+    if (rc) {
+        return rc;
+    }
+    if (!key->data || key->size < 1 || key->size > BERTH_KEY_MAX) {
+        return berth_fail(-EINVAL, "a key of %u bytes: 1 to %u are possible", key->size, BERTH_KEY_MAX);
+    }
+    return 0;
+}
+
+bool client_keeps(const struct berth *b, uint32_t ns)
+{
+    uint32_t n = atomic_load_explicit(&b->n_kept, memory_order_acquire);
+    for (uint32_t i = 0; ns && i < n; i++) {
+        if (b->kept[i] == ns) {
+            return true;
+        }
+    }
+    return ns == 0;
+}
+
+int client_fail_reply(const struct call_result *r)
+{
+    uint64_t figure[4] = {r->reply.counter, r->reply.region, r->reply.figure[0], r->reply.figure[1]};
+    if (r->status == BERTH_EFULL) {
+        berth_fail(r->status,
+                   "the pool has no room for %llu bytes: %llu are free, %llu in one piece, %llu are in use by readers; "
+                   "release views, drop holds, or enlarge the pool",
+                   (unsigned long long)figure[0], (unsigned long long)figure[1], (unsigned long long)figure[2],
+                   (unsigned long long)figure[3]);
+        berth_fail_figures(figure);
+        return r->status;
+    }
+    return berth_fail_plain(r->status);
+}
+
+/* ---- open ---- */
+
+static int read_opts(struct berth *b, const struct berth_open_opts *o)
+{
+    b->timeout_ns = DEFAULT_TIMEOUT_NS;
+    const char *name = program_invocation_short_name;
+    if (o) {
+        if (o->size != sizeof *o) {
+            return berth_fail(-EINVAL, "options of %zu bytes: set size to sizeof(struct berth_open_opts)", o->size);
+        }
+        if ((o->flags & ~BERTH_OPEN_READER) || o->timeout_ns < 0) {
+            return berth_fail(-EINVAL, "open has a flag that is not known, or a negative time-out");
+        }
+        name = o->name ? o->name : name;
+        b->lineage = o->lineage;
+        b->flags = o->flags;
+        b->timeout_ns = o->timeout_ns ? o->timeout_ns : b->timeout_ns;
+    }
+    if (o && o->name && strlen(o->name) > NAME_MAX_BYTES) {
+        return berth_fail(-EINVAL, "a client's name has at most %u bytes", NAME_MAX_BYTES);
+    }
+    snprintf(b->name, sizeof b->name, "%s", name);
+    return 0;
+}
+
+/* A page of which a forked child sees zeros. */
+static int make_life(struct berth *b)
+{
+    void *page = mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED) {
+        return -errno;
+    }
+    if (madvise(page, PAGE_BYTES, MADV_WIPEONFORK) != 0) {
+        int error = errno;
+        munmap(page, PAGE_BYTES);
+        return -error;
+    }
+    b->life = page;
+    atomic_store_explicit(b->life, LIFE_LIVE, memory_order_relaxed);
+    return 0;
+}
+
+static int make_ring(struct berth *b)
+{
+    b->ring_fd = memfd_create("berth-ring", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (b->ring_fd < 0 || ftruncate(b->ring_fd, sizeof(struct ring_shared)) != 0
+        || fcntl(b->ring_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+        return -errno;
+    }
+    b->ring = map_shared(b->ring_fd, sizeof(struct ring_shared), PROT_READ | PROT_WRITE);
+    b->calls.wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (!b->ring || b->calls.wake_fd < 0) {
+        return -errno;
+    }
+    b->ring->magic = RING_MAGIC;
+    b->ring->format = LAYOUT_FORMAT;
+    b->ring->fingerprint = LAYOUT_FINGERPRINT;
+    ring_request_producer(&b->calls.requests, b->ring);
+    ring_reply_consumer(&b->calls.replies, b->ring);
+    return 0;
+}
+
+static void close_fd(int fd)
+{
+    if (fd >= 0) {
+        close(fd);
+    }
+}
+
+/* Whatever stage opening has reached. */
+static void dismantle(struct berth *b)
+{
+    attach_unmap(b);
+    unmap_shared(b->ring, sizeof(struct ring_shared));
+    close_fd(b->ring_fd);
+    close_fd(b->calls.wake_fd);
+    close_fd(b->calls.doorbell);
+    close_fd(b->calls.socket);
+    if (b->server) {
+        server_embedded_stop(b->server);
+    }
+    if (b->life) {
+        munmap(b->life, PAGE_BYTES);
+    }
+    calls_free(b);
+    pthread_mutex_destroy(&b->lock);
+    pthread_mutex_destroy(&b->grow_lock);
+    pthread_mutex_destroy(&b->query_lock);
+    free(b);
+}
+
+static struct berth *make(void)
+{
+    struct berth *b = aligned_alloc(64, (sizeof *b + 63) & ~(size_t)63);
+    if (!b) {
+        return NULL;
+    }
+    memset(b, 0, sizeof *b);
+    b->ring_fd = -1;
+    b->id = atomic_fetch_add_explicit(&handles, 1, memory_order_relaxed) + 1;
+    if (calls_init(b)) {
+        free(b);
+        return NULL;
+    }
+    pthread_mutex_init(&b->lock, NULL);
+    pthread_mutex_init(&b->grow_lock, NULL);
+    pthread_mutex_init(&b->query_lock, NULL);
+    return b;
+}
+
+static int connect_path(struct berth *b, const char *path)
+{
+    int n = snprintf(b->path, sizeof b->path, "%s", path);
+    if (n < 1 || n >= (int)sizeof b->path) {
+        return berth_fail(-EINVAL, "a socket path of %d bytes: 1 to %zu are possible", n, sizeof b->path - 1);
+    }
+    int fd = attach_connect(b->path);
+    if (fd == -EACCES || fd == -EPERM) {
+        return berth_fail(-EACCES, "no permission for socket '%s': run as the node's user or group", b->path);
+    }
+    return fd >= 0 ? fd : berth_fail(BERTH_ENODE, "no node at '%s' (%s): start berthd, or name another with -n or $BERTH_NODE",
+                                     b->path, berth_error_text(fd));
+}
+
+static int connect_default(struct berth *b)
+{
+    const char *dir = getenv("XDG_RUNTIME_DIR");
+    if (dir && *dir) {
+        char path[sizeof b->path];
+        if (snprintf(path, sizeof path, "%s/berth.sock", dir) < (int)sizeof path) {
+            int fd = connect_path(b, path);
+            if (fd >= 0 || fd == -EACCES) {
+                return fd;
+            }
+        }
+    }
+    return connect_path(b, LAST_SOCKET);
+}
+
+static int start_embedded(struct berth *b, const char *settings)
+{
+    char why[256] = "";
+    int fd = -1;
+    int rc = server_embedded(&b->server, settings, &fd, why, sizeof why);
+    if (rc) {
+        b->server = NULL;
+        return berth_fail(rc, "%s", why[0] ? why : berth_error_text(rc));
+    }
+    return fd;
+}
+
+/* A connected socket to the node of this name. */
+static int reach(struct berth *b, const char *node)
+{
+    if (!node || !*node) {
+        node = getenv("BERTH_NODE");
+    }
+    if (!node || !*node) {
+        return connect_default(b);
+    }
+    if (strncmp(node, "embedded:", 9) == 0) {
+        return start_embedded(b, node[9] == '?' ? node + 10 : node + 9);
+    }
+    if (strncmp(node, "unix:", 5) == 0) {
+        return connect_path(b, node + 5);
+    }
+    if (strncmp(node, "tcp://", 6) == 0 || strncmp(node, "verbs://", 8) == 0) {
+        return berth_fail(-EOPNOTSUPP, "'%s' names a remote node, which a later version has: use unix: or embedded:", node);
+    }
+    return berth_fail(-EINVAL, "'%s' is no node's name: it begins with embedded: or unix:", node);
+}
+
+int berth_open(struct berth **out, const char *node, const struct berth_open_opts *opts)
+{
+    if (!out) {
+        return berth_fail(-EINVAL, "no place for the handle was given");
+    }
+    struct berth *b = make();
+    if (!b) {
+        return berth_fail_plain(-ENOMEM);
+    }
+    int rc = read_opts(b, opts);
+    if (rc) {
+        goto fail;
+    }
+    rc = make_life(b);
+    rc = rc ? rc : make_ring(b);
+    if (rc) {
+        berth_fail(rc, "no memory or descriptor for the handle: %s", berth_error_text(rc));
+        goto fail;
+    }
+    int socket = reach(b, node);
+    if (socket < 0) {
+        rc = socket;
+        goto fail;
+    }
+    rc = attach_first(b, socket);
+    if (rc) {
+        close(socket);
+        goto fail;
+    }
+    *out = b;
+    return 0;
+fail:
+    dismantle(b);
+    return rc;
+}
+
+/* ---- close ---- */
+
+/* What the child of a fork may do: its copy's memory and descriptors go, node, locks and mappings are the parent's. */
+static void close_in_child(struct berth *b)
+{
+    close_fd(b->ring_fd);
+    close_fd(b->calls.wake_fd);
+    close_fd(b->calls.doorbell);
+    close_fd(b->calls.socket);
+    munmap(b->life, PAGE_BYTES);
+    free(b->calls.reply);
+    free(b);
+}
+
+static void detach(struct berth *b)
+{
+    struct call *c = b->calls.state == CALLS_UP ? call_new(MSG_DETACH, sizeof(struct msg_head)) : NULL;
+    struct call_result r;
+    if (c) {
+        int64_t wait = b->timeout_ns < DETACH_NS ? b->timeout_ns : DETACH_NS;
+        c->limit = client_now() + wait;
+        c->limit_code = BERTH_ENODE;
+        call_run(b, c, &r, NULL, NULL);
+    }
+}
+
+void berth_close(struct berth *b)
+{
+    if (!b) {
+        return;
+    }
+    if (client_life(b) == LIFE_FORKED) {
+        close_in_child(b);
+        return;
+    }
+    struct client_thread *t = thread_self();
+    if (t->handle == b->id) {
+        t->handle = t->n_touches = 0;
+    }
+    detach(b);
+    pthread_mutex_lock(&b->lock);
+    calls_end(b, BERTH_ENODE);
+    pthread_mutex_unlock(&b->lock);
+    dismantle(b);
+}

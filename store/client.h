@@ -1,0 +1,97 @@
+/* client.h: a handle, as the client's files share it.
+ *
+ * Reads go through the mappings alone (find.h, pin.h). Everything else is a call (call.h): a request in the ring and its
+ * reply. `lock` guards what calls, grants, tokens and queues share; it is never held while payload is copied or waited for.
+ */
+#ifndef BERTH_STORE_CLIENT_H
+#define BERTH_STORE_CLIENT_H
+
+#include "index/lookup.h"
+#include "store/attach.h"
+#include "store/berth.h"
+#include "store/call.h"
+#include "store/error.h"
+#include "store/grant.h"
+#include "store/token.h"
+
+#include <pthread.h>
+
+/* The handle's word in a MADV_WIPEONFORK page: a child reads 0. */
+enum life {
+    LIFE_FORKED = 0,
+    LIFE_LIVE = 1,
+    LIFE_GONE = 2 /* the node came back with another pool: only views that exist go on */
+};
+
+struct mapped {
+    void *base;
+    uint64_t bytes;
+};
+
+#define KEPT_NAMESPACES 64u
+
+struct berth {
+    /* what every read needs */
+    _Atomic uint32_t *life;
+    struct lookup lookup;
+    const uint8_t *pool;
+    uint64_t pool_bytes;
+    struct pins_file *pins;
+    struct ring_shared *ring;
+    uint64_t lineage;
+    uint64_t region_id;
+    uint64_t id; /* of the handle, never used twice in a process */
+    _Atomic uint32_t pin_entries; /* acknowledged by the node */
+    _Atomic bool muted; /* no touches: the ring is being shown to a node again, and must be empty */
+    bool unmeasured; /* gets leave counters and samples out: `berth bench overhead` sets it, to know what they cost */
+
+    /* the rest */
+    uint8_t *writable; /* pool; NULL for a reader */
+    struct mapped slots, lookups, tails;
+    struct server *server; /* embedded */
+    pthread_mutex_t grow_lock;
+    pthread_mutex_t query_lock; /* the node keeps one text a session */
+    int64_t timeout_ns;
+    uint32_t flags;
+    char name[NAME_MAX_BYTES + 1];
+    char path[108];
+    uint8_t uuid[16];
+    uint64_t session;
+    uint64_t object_max;
+    int ring_fd;
+
+    pthread_mutex_t lock;
+    struct calls calls;
+    struct grants grants;
+    struct tokens tokens; /* every slot that this session may write */
+    struct berth_queue *queues;
+    uint32_t kept[KEPT_NAMESPACES]; /* namespaces known not to be replaceable, beside the default */
+    _Atomic uint32_t n_kept;
+};
+
+static inline int client_life(const struct berth *b)
+{
+    return (int)atomic_load_explicit(b->life, memory_order_relaxed);
+}
+
+/* Whether the handle can be used: 0, or the error recorded. */
+int client_check(const struct berth *b);
+/* The same for a key. */
+int client_check_key(const struct berth *b, const struct berth_key *key);
+
+int64_t client_now(void); /* CLOCK_MONOTONIC ns */
+
+/* Records what a reply says and returns its status. */
+int client_fail_reply(const struct call_result *r);
+
+/* Whether a put on an existing key of this namespace keeps it, as far as is known. */
+bool client_keeps(const struct berth *b, uint32_t ns);
+
+/* attach.c: hello, welcome, mappings. On an error the sentence is recorded. */
+int attach_connect(const char *path);
+int attach_first(struct berth *b, int socket);
+void attach_unmap(struct berth *b);
+/* One try to go on with the session: 1: the session goes on; 0: it does not, the pool is another; negative: not now. */
+int attach_again(struct berth *b);
+
+#endif

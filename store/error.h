@@ -1,0 +1,16 @@
+/* error.h: the calling thread's last error, as berth_error shows it. */
+#ifndef BERTH_STORE_ERROR_H
+#define BERTH_STORE_ERROR_H
+
+#include <stdint.h>
+
+/* Records a negative error with a sentence of its own (cause first, then what to do) and returns it. */
+int berth_fail(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Records an error whose sentence is berth_error_text's: cheap enough for a miss. */
+int berth_fail_plain(int code);
+
+/* Adds figures to the error just recorded. */
+void berth_fail_figures(const uint64_t figure[4]);
+
+#endif

@@ -1,0 +1,230 @@
+/* evict_lru.c: least recently used, one list a slot size, touched deepest first.
+ *
+ * 16 bytes a slot: two links, then a stamp of 48 bits over the list's number in 16. Stamps come from one logical clock, so
+ * that the tails of the lists can be compared: the oldest of all sizes is the tail with the smallest stamp.
+ *
+ * Invariant: along each list from head to tail stamps fall strictly.
+ */
+#include "store/evict.h"
+
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#define NO_LIST 0u /* lists are numbered from 1, so that untouched memory means "not in the policy" */
+
+struct lru_slot {
+    uint32_t newer, older;
+    uint64_t use; /* stamp << 16 | list */
+};
+
+struct lru_list {
+    uint32_t pages;
+    uint32_t head, tail; /* newest, oldest */
+    uint32_t count;
+    uint32_t cursor; /* of one victims call */
+};
+
+struct lru {
+    struct lru_slot *slot;
+    size_t slot_bytes;
+    struct lru_list *list; /* 1 .. n_lists */
+    uint32_t n_lists, room;
+    uint64_t clock;
+};
+
+static uint32_t slot_list(const struct lru *l, uint32_t slot)
+{
+    return (uint32_t)(l->slot[slot].use & 0xffff);
+}
+
+static uint64_t slot_stamp(const struct lru *l, uint32_t slot)
+{
+    return l->slot[slot].use >> 16;
+}
+
+static void lru_destroy(void *p)
+{
+    struct lru *l = p;
+    if (l) {
+        munmap(l->slot, l->slot_bytes);
+        free(l->list);
+        free(l);
+    }
+}
+
+static void *lru_create(uint32_t max_slots)
+{
+    struct lru *l = calloc(1, sizeof *l);
+    if (!l) {
+        return NULL;
+    }
+    l->slot_bytes = (size_t)max_slots * sizeof *l->slot;
+    /* Reserved, not allocated: pages come with the first slot of each. */
+    l->slot = mmap(NULL, l->slot_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (l->slot == MAP_FAILED) {
+        free(l);
+        return NULL;
+    }
+    return l;
+}
+
+static uint32_t list_of(struct lru *l, uint32_t pages)
+{
+    for (uint32_t i = 1; i <= l->n_lists; i++) {
+        if (l->list[i].pages == pages) {
+            return i;
+        }
+    }
+    if (l->n_lists + 1 >= UINT16_MAX) {
+        return NO_LIST;
+    }
+    if (l->n_lists + 1 >= l->room) {
+        uint32_t room = l->room ? l->room * 2 : 16;
+        struct lru_list *list = realloc(l->list, room * sizeof *list);
+        if (!list) {
+            return NO_LIST;
+        }
+        l->list = list;
+        l->room = room;
+    }
+    l->n_lists++;
+    l->list[l->n_lists] = (struct lru_list){.pages = pages, .head = SLOT_NONE, .tail = SLOT_NONE};
+    return l->n_lists;
+}
+
+static void unlink_slot(struct lru *l, uint32_t slot)
+{
+    struct lru_slot *s = &l->slot[slot];
+    struct lru_list *list = &l->list[slot_list(l, slot)];
+    *(s->newer == SLOT_NONE ? &list->head : &l->slot[s->newer].older) = s->older;
+    *(s->older == SLOT_NONE ? &list->tail : &l->slot[s->older].newer) = s->newer;
+    list->count--;
+}
+
+static void push_newest(struct lru *l, uint32_t slot, uint32_t list)
+{
+    struct lru_slot *s = &l->slot[slot];
+    struct lru_list *q = &l->list[list];
+    *s = (struct lru_slot){.newer = SLOT_NONE, .older = q->head, .use = ++l->clock << 16 | list};
+    *(q->head == SLOT_NONE ? &q->tail : &l->slot[q->head].newer) = slot;
+    q->head = slot;
+    q->count++;
+}
+
+static void lru_insert(void *p, uint32_t slot, const struct evict_hint *hint)
+{
+    struct lru *l = p;
+    uint32_t list = list_of(l, hint->pages);
+    if (list != NO_LIST) {
+        push_newest(l, slot, list);
+    }
+}
+
+static void lru_touch(void *p, const uint32_t *slots, uint32_t n, uint64_t request)
+{
+    (void)request;
+    struct lru *l = p;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t list = slot_list(l, slots[i]);
+        if (list != NO_LIST) {
+            unlink_slot(l, slots[i]);
+            push_newest(l, slots[i], list);
+        }
+    }
+}
+
+static void lru_remove(void *p, uint32_t slot)
+{
+    struct lru *l = p;
+    if (slot_list(l, slot) != NO_LIST) {
+        unlink_slot(l, slot);
+        l->slot[slot].use = NO_LIST;
+    }
+}
+
+static uint32_t victims_of_list(const struct lru *l, uint32_t pages, uint32_t *out, uint32_t max)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 1; i <= l->n_lists; i++) {
+        if (l->list[i].pages == pages) {
+            for (uint32_t s = l->list[i].tail; s != SLOT_NONE && n < max; s = l->slot[s].newer) {
+                out[n++] = s;
+            }
+        }
+    }
+    return n;
+}
+
+static uint32_t lru_victims(void *p, uint32_t pages, uint32_t *out, uint32_t max)
+{
+    struct lru *l = p;
+    if (pages) {
+        return victims_of_list(l, pages, out, max);
+    }
+    if (l->n_lists == 0) {
+        return 0;
+    }
+    for (uint32_t i = 1; i <= l->n_lists; i++) {
+        l->list[i].cursor = l->list[i].tail;
+    }
+    uint32_t n = 0;
+    while (n < max) {
+        struct lru_list *best = NULL;
+        for (struct lru_list *q = &l->list[1]; q <= &l->list[l->n_lists]; q++) {
+            if (q->cursor != SLOT_NONE && (!best || slot_stamp(l, q->cursor) < slot_stamp(l, best->cursor))) {
+                best = q;
+            }
+        }
+        if (!best) {
+            break;
+        }
+        out[n++] = best->cursor;
+        best->cursor = l->slot[best->cursor].newer;
+    }
+    return n;
+}
+
+static void lru_skip(void *p, uint32_t slot)
+{
+    lru_touch(p, &slot, 1, 0);
+}
+
+static uint64_t lru_age(void *p, uint32_t slot)
+{
+    const struct lru *l = p;
+    return l->clock - slot_stamp(l, slot);
+}
+
+static const char *lru_check(void *p)
+{
+    const struct lru *l = p;
+    for (uint32_t i = 1; i <= l->n_lists; i++) {
+        uint32_t n = 0, newer = SLOT_NONE;
+        for (uint32_t s = l->list[i].head; s != SLOT_NONE; s = l->slot[s].older, n++) {
+            if (slot_list(l, s) != i || l->slot[s].newer != newer || n >= l->list[i].count) {
+                return "an eviction list is not linked both ways";
+            }
+            if (newer != SLOT_NONE && slot_stamp(l, s) >= slot_stamp(l, newer)) {
+                return "an eviction list is not in the order of use";
+            }
+            newer = s;
+        }
+        if (n != l->list[i].count || l->list[i].tail != newer) {
+            return "an eviction list's count is wrong";
+        }
+    }
+    return NULL;
+}
+
+const struct evict_policy evict_lru = {
+    .name = "lru",
+    .create = lru_create,
+    .destroy = lru_destroy,
+    .insert = lru_insert,
+    .touch = lru_touch,
+    .remove = lru_remove,
+    .victims = lru_victims,
+    .skip = lru_skip,
+    .age = lru_age,
+    .check = lru_check,
+};

@@ -1,0 +1,225 @@
+/* memhost.c: payload in a file on tmpfs (any file system that maps will do), whole from the beginning.
+ *
+ * A sparse file on a full tmpfs is a SIGBUS at some later put, so every page is allocated and populated here, or the
+ * start fails with what is missing. The file gets its size last: a file of the full size is a whole one.
+ */
+#include "store/berth.h"
+#include "store/layout.h"
+#include "store/map.h"
+#include "store/null.h"
+#include "store/populate.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#define ALLOCATE_STEP (1ll << 30) /* between two chances of a signal to be noticed, and of progress */
+
+static double gib(uint64_t bytes)
+{
+    return (double)bytes / (double)(1u << 30);
+}
+
+static int refuse(int error, char *why, size_t size, const char *format, ...) __attribute__((format(printf, 4, 5)));
+
+static int refuse(int error, char *why, size_t size, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(why, size, format, args);
+    va_end(args);
+    return error;
+}
+
+static int refuse_space(int fd, const char *path, uint64_t bytes, char *why, size_t why_size)
+{
+    struct statvfs fs;
+    uint64_t left = fstatvfs(fd, &fs) == 0 ? (uint64_t)fs.f_bavail * fs.f_frsize : 0;
+    return refuse(-ENOSPC, why, why_size,
+                  "the pool needs %.2f GiB, %.2f GiB free at '%s': make the pool smaller, or the file system larger "
+                  "(mount -o remount,size=)",
+                  gib(bytes), gib(left), path);
+}
+
+static int refuse_errno(const char *what, const char *path, char *why, size_t why_size)
+{
+    int e = errno;
+    return refuse(-e, why, why_size, "can't %s '%s': %s", what, path, strerror(e));
+}
+
+static int allocate(int fd, const char *path, uint64_t bytes, char *why, size_t why_size)
+{
+    for (off_t at = 0; at < (off_t)bytes; at += ALLOCATE_STEP) {
+        off_t n = (off_t)bytes - at < ALLOCATE_STEP ? (off_t)bytes - at : ALLOCATE_STEP;
+        int e;
+        do
+            e = fallocate(fd, FALLOC_FL_KEEP_SIZE, at, n) == 0 ? 0 : errno;
+        while (e == EINTR);
+        if (e == ENOSPC || e == EFBIG || e == EDQUOT)
+            return refuse_space(fd, path, bytes, why, why_size);
+        if (e != 0)
+            return refuse(-e, why, why_size, "can't allocate '%s': %s: choose a directory on tmpfs", path, strerror(e));
+    }
+    return ftruncate(fd, (off_t)bytes) == 0 ? 0 : refuse_errno("size", path, why, why_size);
+}
+
+/* 0: made new and whole; 1: whole from before. *made tells whether a failure removes the file. */
+static int open_whole(int *out, const char *path, uint64_t bytes, int *made, char *why, size_t why_size)
+{
+    int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW;
+    *made = 0;
+    int fd = open(path, flags);
+    if (fd < 0 && errno == ENOENT) {
+        fd = open(path, flags | O_CREAT | O_EXCL, 0600);
+        *made = fd >= 0;
+    }
+    if (fd < 0)
+        return refuse_errno("open", path, why, why_size);
+    struct stat st;
+    int e;
+    if (fstat(fd, &st) != 0)
+        e = refuse_errno("stat", path, why, why_size);
+    else if (!S_ISREG(st.st_mode))
+        e = refuse(-EINVAL, why, why_size, "'%s' is no regular file: choose another region directory", path);
+    else if ((uint64_t)st.st_size == bytes)
+        e = 1;
+    else if (st.st_size != 0)
+        e = refuse(-EINVAL, why, why_size, "'%s' has %.2f GiB, not %.2f: set the old pool size, or remove the region", path,
+                   gib((uint64_t)st.st_size), gib(bytes));
+    else {
+        *made = 1; /* empty: what an interrupted start left */
+        e = allocate(fd, path, bytes, why, why_size);
+    }
+    if (e >= 0)
+        *out = fd;
+    else
+        close(fd);
+    return e;
+}
+
+/* Writes into why[] why it isn't locked; -EPERM where it had to be. */
+static int lock_pool(void *base, uint64_t bytes, enum mem_lock lock, char *why, size_t why_size)
+{
+    if (lock == MEM_LOCK_OFF || mlock(base, bytes) == 0)
+        return 0;
+    int e = errno;
+    struct rlimit limit = {0};
+    getrlimit(RLIMIT_MEMLOCK, &limit);
+    if (e == EAGAIN)
+        return refuse(lock == MEM_LOCK_REQUIRED ? -ENOMEM : 0, why, why_size,
+                      "the pool's %.2f GiB are not locked: some pages can't be had: free memory", gib(bytes));
+    return refuse(lock == MEM_LOCK_REQUIRED ? -EPERM : 0, why, why_size,
+                  "the pool's %.2f GiB are not locked, the memlock limit is %.2f GiB: raise it (LimitMEMLOCK=infinity, "
+                  "ulimit -l unlimited) or give CAP_IPC_LOCK",
+                  gib(bytes), gib(limit.rlim_cur));
+}
+
+static int populate_pool(void *base, const char *path, uint64_t bytes, unsigned threads,
+                         const struct mem_progress *progress, char *why, size_t why_size)
+{
+    int e = populate(base, bytes, threads, progress);
+    if (e == 0)
+        return 0;
+    return refuse(e == -EFAULT ? -ENOMEM : e, why, why_size,
+                  "can't have all of the %.2f GiB of '%s' in memory: %s: make the pool smaller, or free memory", gib(bytes),
+                  path, strerror(-e));
+}
+
+static int host_reserve(struct mem_pool *p, const char *path, uint64_t bytes, enum mem_lock lock, unsigned threads,
+                        const struct mem_progress *progress, char *why, size_t why_size)
+{
+    int fd, made;
+    if (why_size > 0)
+        why[0] = '\0';
+    if (bytes == 0 || bytes % PAGE_BYTES != 0 || bytes > INT64_MAX)
+        return refuse(-EINVAL, why, why_size, "a pool of %llu bytes is no multiple of %u", (unsigned long long)bytes,
+                      PAGE_BYTES);
+    int old = open_whole(&fd, path, bytes, &made, why, why_size);
+    int e = old < 0 ? old : 0;
+    if (e != 0)
+        goto unmake;
+    void *base = map_shared(fd, bytes, PROT_READ | PROT_WRITE);
+    if (base == NULL) {
+        e = refuse_errno("map", path, why, why_size);
+        goto close;
+    }
+    e = populate_pool(base, path, bytes, threads, progress, why, why_size);
+    e = e != 0 ? e : lock_pool(base, bytes, lock, why, why_size);
+    if (e != 0)
+        goto unmap;
+    *p = (struct mem_pool){.base = base, .bytes = bytes, .fd = fd, .page_bytes = PAGE_BYTES};
+    return old;
+
+unmap:
+    unmap_shared(base, bytes);
+close:
+    close(fd);
+unmake:
+    if (made)
+        unlink(path);
+    return e;
+}
+
+static void host_unmap(struct mem_pool *p)
+{
+    unmap_shared(p->base, p->bytes);
+    p->base = NULL;
+}
+
+static void host_release(struct mem_pool *p)
+{
+    host_unmap(p);
+    if (p->fd >= 0)
+        close(p->fd);
+    p->fd = -1;
+}
+
+static int host_map(struct mem_pool *p, int fd, uint64_t bytes, int writable)
+{
+    struct stat st;
+    if (fstat(fd, &st) != 0)
+        return -errno;
+    if (bytes == 0 || st.st_size < 0 || (uint64_t)st.st_size < bytes)
+        return -EPROTO;
+    void *base = map_shared(fd, bytes, PROT_READ | (writable ? PROT_WRITE : 0));
+    if (base == NULL)
+        return -errno;
+    *p = (struct mem_pool){.base = base, .bytes = bytes, .fd = -1, .page_bytes = PAGE_BYTES};
+    return 0;
+}
+
+static uint64_t host_copy_in(struct mem_pool *p, uint64_t offset, const void *src, size_t n)
+{
+    return berth_copy((uint8_t *)p->base + offset, src, n);
+}
+
+static int host_copy_out(const struct mem_pool *p, uint64_t offset, void *dst, size_t n)
+{
+    if (offset > p->bytes || n > p->bytes - offset)
+        return -EINVAL;
+    memcpy(dst, (const uint8_t *)p->base + offset, n);
+    return 0;
+}
+
+/* The CPU's caches are coherent with a NIC's reads; what non-temporal stores left behind is not before a fence. */
+static int host_publish(struct mem_pool *p, uint64_t offset, uint64_t bytes)
+{
+    (void)p, (void)offset, (void)bytes;
+#if defined(__x86_64__)
+    __builtin_ia32_sfence();
+#endif
+    atomic_thread_fence(memory_order_release);
+    return 0;
+}
+
+const struct memkind host_memkind = {
+    "host",       host_reserve,  host_release,      host_map,     host_unmap,
+    host_copy_in, host_copy_out, null_register_nic, host_publish,
+};

@@ -1,0 +1,187 @@
+/* msg.c: see msg.h. */
+#include "store/msg.h"
+
+#include <errno.h>
+
+/* Whether `fixed` bytes and what the message's own fields announce behind them are exactly its length. */
+static int exact(const struct msg_head *m, uint64_t fixed, uint64_t more)
+{
+    return m->bytes == fixed + more ? 0 : -EINVAL;
+}
+
+static int short_of(const struct msg_head *m, uint64_t fixed)
+{
+    return m->bytes < fixed;
+}
+
+static int bad_key(uint32_t size)
+{
+    return size < 1 || size > KEY_MAX;
+}
+
+static int check_object(const struct msg_object *o)
+{
+    if (bad_key(o->key_size) || o->size > OBJECT_MAX) {
+        return -EINVAL;
+    }
+    return o->segment == 0 ? 0 : -EOPNOTSUPP;
+}
+
+static int check_grant(const struct msg_head *m)
+{
+    const struct msg_grant *g = (const struct msg_grant *)m;
+    if (short_of(m, sizeof *g) || g->count < 1 || g->count > 64 || g->size > OBJECT_MAX) {
+        return -EINVAL;
+    }
+    return exact(m, sizeof *g, 0);
+}
+
+static int check_put(const struct msg_head *m)
+{
+    const struct msg_put *p = (const struct msg_put *)m;
+    if (short_of(m, sizeof *p) || p->want > 4 || p->reserved != 0) {
+        return -EINVAL;
+    }
+    int rc = check_object(&p->object);
+    return rc ? rc : exact(m, sizeof *p, p->object.key_size);
+}
+
+static int check_create(const struct msg_head *m)
+{
+    const struct msg_create *c = (const struct msg_create *)m;
+    if (short_of(m, sizeof *c) || c->object.checksum != 0) {
+        return -EINVAL;
+    }
+    int rc = check_object(&c->object);
+    return rc ? rc : exact(m, sizeof *c, c->object.key_size);
+}
+
+static int check_seal(const struct msg_head *m)
+{
+    const struct msg_seal *s = (const struct msg_seal *)m;
+    if (short_of(m, sizeof *s) || s->count < 1 || s->count > GROUP_MAX || s->reserved != 0) {
+        return -EINVAL;
+    }
+    return exact(m, sizeof *s, (uint64_t)s->count * sizeof(struct msg_member));
+}
+
+static int check_tokens(const struct msg_head *m)
+{
+    const struct msg_tokens *t = (const struct msg_tokens *)m;
+    if (short_of(m, sizeof *t) || t->count > 2 * GROUP_MAX || t->reserved != 0) {
+        return -EINVAL;
+    }
+    return exact(m, sizeof *t, (uint64_t)t->count * sizeof(struct msg_token));
+}
+
+static int check_key(const struct msg_head *m)
+{
+    const struct msg_key *k = (const struct msg_key *)m;
+    if (short_of(m, sizeof *k) || bad_key(k->key_size) || k->reserved != 0) {
+        return -EINVAL;
+    }
+    if (m->op != MSG_REMOVE && (k->counter != 0 || k->region != 0)) {
+        return -EINVAL;
+    }
+    return exact(m, sizeof *k, k->key_size);
+}
+
+static int check_hold(const struct msg_head *m)
+{
+    const struct msg_hold *h = (const struct msg_hold *)m;
+    if (short_of(m, sizeof *h) || bad_key(h->key_size) || h->label_size < 1 || h->label_size > LABEL_MAX) {
+        return -EINVAL;
+    }
+    if (h->ttl_ns < 0 || (m->op == MSG_DROP && h->ttl_ns != 0)) {
+        return -EINVAL;
+    }
+    return exact(m, sizeof *h, (uint64_t)h->key_size + h->label_size);
+}
+
+static int check_list(const struct msg_head *m)
+{
+    const struct msg_list *l = (const struct msg_list *)m;
+    if (short_of(m, sizeof *l) || l->max < 1 || l->prefix_size > KEY_MAX || l->after_size > KEY_MAX || l->reserved != 0) {
+        return -EINVAL;
+    }
+    return exact(m, sizeof *l, (uint64_t)l->prefix_size + l->after_size);
+}
+
+static int check_namespace(const struct msg_head *m)
+{
+    const struct msg_namespace *n = (const struct msg_namespace *)m;
+    if (short_of(m, sizeof *n) || n->name_size < 1 || n->name_size > NAME_MAX_BYTES || n->reserved != 0) {
+        return -EINVAL;
+    }
+    return exact(m, sizeof *n, n->name_size);
+}
+
+static int check_grow(const struct msg_head *m)
+{
+    const struct msg_grow *g = (const struct msg_grow *)m;
+    if (short_of(m, sizeof *g) || g->entries < 1 || g->entries > PINS_CAPACITY || g->reserved != 0) {
+        return -EINVAL;
+    }
+    return exact(m, sizeof *g, 0);
+}
+
+static int check_query(const struct msg_head *m)
+{
+    const struct msg_query *q = (const struct msg_query *)m;
+    if (short_of(m, sizeof *q) || q->what >= QUERY_KINDS || q->key_size > KEY_MAX || q->reserved != 0) {
+        return -EINVAL;
+    }
+    return exact(m, sizeof *q, q->key_size);
+}
+
+static int check_detach(const struct msg_head *m)
+{
+    return exact(m, sizeof *m, 0);
+}
+
+static int (*const checks[MSG_OPS])(const struct msg_head *m) = {
+    [MSG_GRANT] = check_grant,   [MSG_PUT] = check_put,     [MSG_CREATE] = check_create,
+    [MSG_SEAL] = check_seal,     [MSG_ABORT] = check_tokens, [MSG_REMOVE] = check_key,
+    [MSG_HOLD] = check_hold,     [MSG_DROP] = check_hold,   [MSG_STAT] = check_key,
+    [MSG_LIST] = check_list,     [MSG_FIND] = check_key,    [MSG_NAMESPACE] = check_namespace,
+    [MSG_GROW] = check_grow,     [MSG_QUERY] = check_query, [MSG_RESUME] = check_tokens,
+    [MSG_DETACH] = check_detach, [MSG_REVOKE] = check_key,
+};
+
+int msg_check(const struct msg_head *m, uint32_t bytes)
+{
+    if (bytes < sizeof *m || bytes > RING_MESSAGE_MAX || m->bytes != bytes || (m->flags & ~MSG_AGAIN) != 0) {
+        return -EINVAL;
+    }
+    if (m->op >= MSG_CANCEL && m->op <= MSG_RANGE) {
+        return -EOPNOTSUPP;
+    }
+    if (m->op >= MSG_OPS || !checks[m->op] || m->deadline < 0) {
+        return -EINVAL;
+    }
+    return checks[m->op](m);
+}
+
+uint32_t msg_reply_max(const struct msg_head *m)
+{
+    const uint32_t fixed = sizeof(struct msg_reply);
+    switch (m->op) {
+    case MSG_GRANT:
+        return fixed + ((const struct msg_grant *)m)->count * (uint32_t)sizeof(struct msg_token);
+    case MSG_PUT:
+        return fixed + ((const struct msg_put *)m)->want * (uint32_t)sizeof(struct msg_token);
+    case MSG_CREATE:
+    case MSG_FIND:
+        return fixed + (uint32_t)sizeof(struct msg_token);
+    case MSG_SEAL:
+        return fixed + (((const struct msg_seal *)m)->count + 7) / 8;
+    case MSG_STAT:
+        return fixed + (uint32_t)sizeof(struct msg_stat) + KEY_MAX
+               + HOLDS_MAX * ((uint32_t)sizeof(struct msg_stat_hold) + LABEL_MAX + 1);
+    case MSG_LIST:
+    case MSG_QUERY:
+        return RING_MESSAGE_MAX;
+    default:
+        return fixed;
+    }
+}

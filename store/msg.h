@@ -1,0 +1,220 @@
+/* msg.h: the messages of a client's ring, to the byte.
+ *
+ * Little-endian, natural alignment, no pointers. A message begins with msg_head, whose `bytes` counts everything behind
+ * it too. The node copies a message out once and checks the copy (msg_check): a length, count or enum is never used
+ * before that. Operation codes, flags and fields of later versions are reserved here and refused: -EOPNOTSUPP.
+ */
+#ifndef BERTH_STORE_MSG_H
+#define BERTH_STORE_MSG_H
+
+#include "store/layout.h"
+
+enum msg_op {
+    MSG_PAD = 0,       /* skip to the ring's end */
+    MSG_GRANT = 1,     /* slots to write into, for puts to come; waits for space until the deadline */
+    MSG_PUT = 2,       /* seal one granted slot under a key: a whole small put */
+    MSG_CREATE = 3,    /* a draft: a slot with its key; waits for space until the deadline */
+    MSG_SEAL = 4,      /* drafts become objects, all together */
+    MSG_ABORT = 5,     /* drafts and grants given back */
+    MSG_REMOVE = 6,
+    MSG_HOLD = 7,
+    MSG_DROP = 8,
+    MSG_STAT = 9,
+    MSG_LIST = 10,
+    MSG_FIND = 11,     /* a reader that missed where lookup is not complete, or that spun too long */
+    MSG_NAMESPACE = 12,
+    MSG_GROW = 13,     /* another segment of the pin table */
+    MSG_QUERY = 14,    /* status, pins, check, metrics: text */
+    MSG_RESUME = 15,   /* first message after a re-attach: the open tokens; the node aborts the session's others */
+    MSG_DETACH = 16,   /* clean close: nothing of this session writes any more */
+    MSG_REVOKE = 17,   /* end the process that pins a key (pins --revoke) */
+    MSG_OPS = 18,
+    /* reserved, refused: */
+    MSG_CANCEL = 32,
+    MSG_PURGE = 33,
+    MSG_WAIT = 34,
+    MSG_PULL = 35,
+    MSG_RANGE = 36
+};
+
+struct msg_head {
+    uint32_t bytes;   /* whole message, before padding to RING_ALIGN */
+    uint16_t op;      /* msg_op; of a reply the request's */
+    uint16_t flags;   /* requests: 0; replies: MSG_HAS_MORE */
+    uint64_t id;      /* grows by one with every request of a session, over re-attaches too */
+    int64_t deadline; /* CLOCK_MONOTONIC ns; 0 does not wait, INT64_MAX waits for ever */
+    uint64_t stamp;   /* CLOCK_MONOTONIC ns when the client submitted it; replies: when the node answered */
+};
+_Static_assert(sizeof(struct msg_head) == 32, "message head");
+
+enum msg_flags {
+    MSG_AGAIN = 1, /* request: sent again after a re-attach */
+    MSG_HAS_MORE = 2 /* reply: ask again with the next cursor; sys/socket.h has a MSG_MORE of its own */
+};
+
+struct msg_token { /* a slot while a session writes it */
+    uint64_t gen;
+    uint32_t slot;
+    uint32_t page; /* where its payload begins, in pool pages */
+};
+
+struct msg_object {
+    uint64_t checksum; /* XXH3-64 of the payload (PUT); 0 in CREATE */
+    uint64_t lineage;
+    uint64_t parent;   /* XXH3-64 of the parent's key, or 0 */
+    uint32_t size;
+    uint32_t ns;
+    uint32_t ttl_s;    /* 0: none */
+    uint16_t key_size; /* 1..KEY_MAX */
+    uint8_t priority;
+    uint8_t segment;   /* log2 of the segment size; 0: one segment. Others are refused for now */
+};
+_Static_assert(sizeof(struct msg_object) == 40, "object");
+
+struct msg_grant {
+    struct msg_head head;
+    uint32_t size;  /* of the objects to be put */
+    uint32_t count; /* 1..64 slots wanted; at least one comes, or an error */
+};
+
+struct msg_put {
+    struct msg_head head;
+    struct msg_token token;
+    struct msg_object object;
+    uint32_t want; /* grants wanted back with the reply, 0..4; as many as are free without evicting come */
+    uint32_t reserved;
+    /* key_size bytes of key */
+};
+
+struct msg_create {
+    struct msg_head head;
+    struct msg_object object;
+    /* key */
+};
+
+struct msg_member {
+    struct msg_token token;
+    uint64_t checksum;
+};
+
+struct msg_seal {
+    struct msg_head head;
+    uint32_t count; /* 1..GROUP_MAX */
+    uint32_t reserved;
+    /* struct msg_member[count] */
+};
+
+struct msg_tokens { /* ABORT, RESUME */
+    struct msg_head head;
+    uint32_t count; /* 0..2048 */
+    uint32_t reserved;
+    /* struct msg_token[count] */
+};
+
+struct msg_key { /* REMOVE, STAT, FIND, REVOKE */
+    struct msg_head head;
+    uint64_t counter; /* REMOVE: expected version, or 0 and 0 for any */
+    uint64_t region;
+    uint32_t ns;
+    uint16_t key_size;
+    uint16_t reserved;
+    /* key */
+};
+
+struct msg_hold { /* HOLD, DROP */
+    struct msg_head head;
+    int64_t ttl_ns; /* HOLD: 0 for no end */
+    uint32_t ns;
+    uint16_t key_size;
+    uint16_t label_size; /* 1..LABEL_MAX */
+    /* key, label */
+};
+
+struct msg_list {
+    struct msg_head head;
+    uint32_t ns;
+    uint32_t max;          /* entries, 1.. ; the reply holds as many as fit */
+    uint16_t prefix_size;  /* 0..KEY_MAX */
+    uint16_t after_size;   /* 0: from the start */
+    uint32_t reserved;
+    /* prefix, after */
+};
+
+struct msg_namespace {
+    struct msg_head head;
+    uint32_t name_size; /* 1..NAME_MAX_BYTES */
+    uint32_t reserved;
+    /* name */
+};
+
+struct msg_grow {
+    struct msg_head head;
+    uint32_t entries; /* wanted in all */
+    uint32_t reserved;
+};
+
+enum msg_what { QUERY_STATUS = 0, QUERY_PINS = 1, QUERY_CHECK = 2, QUERY_METRICS = 3, QUERY_KINDS };
+
+struct msg_query {
+    struct msg_head head;
+    uint32_t what;   /* msg_what */
+    uint32_t offset; /* bytes of the text already had; the text of one query is made once, at offset 0 */
+    uint32_t ns;     /* PINS: of one key */
+    uint16_t key_size; /* 0: all */
+    uint16_t reserved;
+    /* key */
+};
+
+/* Every reply is this, then what the operation adds. */
+struct msg_reply {
+    struct msg_head head;
+    int32_t status;    /* 0 or a positive count, or a negative error of berth.h */
+    uint32_t count;    /* items behind */
+    uint64_t counter;  /* version; or figures[0] */
+    uint64_t region;   /* version; or figures[1] */
+    uint64_t figure[2]; /* BERTH_EFULL: asked, free, largest, pinned in counter, region, figure[0], figure[1] */
+};
+_Static_assert(sizeof(struct msg_reply) == 72, "reply");
+
+#define MSG_NAMESPACE_REPLACEABLE 1u /* in the flags that NAMESPACE answers */
+
+/* GRANT, CREATE, PUT: struct msg_token[count]; figure[0] is the capacity of each in bytes.
+ * SEAL: uint8_t kept[(n + 7) / 8], bit set where the key existed and was kept; count = n; status = how many were kept.
+ * STAT: struct msg_stat, key, then holds as msg_stat_hold + label; LIST: struct msg_stat + key each, padded to 8.
+ * FIND: one msg_token. NAMESPACE: status = flags, counter = id. GROW: counter = entries acknowledged.
+ * QUERY: text; figure[0] = its whole length. */
+struct msg_stat {
+    uint64_t counter;
+    uint64_t region;
+    uint64_t checksum;
+    uint64_t lineage;
+    uint64_t created_us; /* wall clock, for people */
+    uint64_t generation;
+    uint32_t size;
+    uint32_t slot_bytes;
+    uint32_t slot;
+    uint32_t ttl_s;
+    uint32_t holds;
+    uint32_t ns;
+    uint16_t key_size;
+    uint8_t priority;
+    uint8_t tier;
+    uint32_t reserved;
+};
+_Static_assert(sizeof(struct msg_stat) == 80, "stat");
+
+struct msg_stat_hold {
+    int64_t ttl_ns; /* left; 0: no end */
+    uint32_t label_size;
+    uint32_t reserved;
+    /* label, padded to 8 */
+};
+
+/* Checks everything that can be checked without the store: known op, sizes that add up to exactly head.bytes, counts and
+ * enums in range, reserved fields 0. `bytes` is what was copied. 0, -EINVAL, or -EOPNOTSUPP for a reserved op. */
+int msg_check(const struct msg_head *m, uint32_t bytes);
+
+/* Most bytes that the reply to this request can take: the node takes a request only when so much room is left. */
+uint32_t msg_reply_max(const struct msg_head *m);
+
+#endif

@@ -1,0 +1,194 @@
+/* node.h: the node core, a deterministic state machine: (event, now) in, commands out.
+ *
+ * It never reads a clock, opens a socket, starts a thread or draws a random number, and dereferences no memory that a
+ * client can write: the shell hands all that in and carries the commands out. The same core runs under libuv in berthd,
+ * on a thread of an application, and by the hundred under the simulator. Its index and its shared memory are reached
+ * through the pointers and tables of node_config. One thread at a time.
+ *
+ * Life of a call: node_event(..), then node_command(..) until it returns NULL, each carried out before the next call of
+ * node_event. A command's pointers are valid until then, but for a COMMIT's batch, which is the shell's until the
+ * COMMITTED event.
+ */
+#ifndef BERTH_STORE_NODE_H
+#define BERTH_STORE_NODE_H
+
+#include "index/index.h"
+#include "index/lookup.h"
+#include "store/msg.h"
+#include "store/slab.h"
+#include "store/tail.h"
+
+struct node;
+
+struct node_now {
+    int64_t mono;    /* CLOCK_MONOTONIC ns: deadlines, quarantine */
+    int64_t boot;    /* CLOCK_BOOTTIME ns: holds */
+    uint64_t wall_us; /* for versions and for people */
+};
+
+struct node_config {
+    struct slots_super *super;
+    struct slot_header *headers;
+    struct slab_entry *dir;
+    struct lookup *lookup;
+    uint8_t *tails;
+    uint32_t n_tails;
+    int (*grow_headers)(void *env, uint32_t n); /* make [0, n) usable: 0, -ENOSPC */
+    int (*grow_tails)(void *env, uint32_t n);
+    void *env;
+    const struct index_ops *index;
+    void *ix;
+    const uint32_t *classes; /* slot pages beside the fixed ones */
+    uint32_t n_classes;
+    uint64_t high_bytes;     /* slot bytes of sealed objects: above it, evict .. */
+    uint64_t low_bytes;      /* .. down to this */
+    const char *policy;      /* "lru" */
+    int64_t quarantine_ns;   /* between a writer's death and the reuse of its slots; 1 s */
+    uint64_t draft_quota;    /* bytes that one session may have granted or unsealed */
+    uint64_t pin_quota;      /* pinned bytes a session; 0 none */
+    const struct node_namespace *namespaces; /* from the configuration */
+    uint32_t n_namespaces;
+    bool first;              /* the region is new: nothing to recover */
+};
+
+struct node_namespace {
+    char name[NAME_MAX_BYTES + 1];
+    bool replaceable;
+};
+
+enum node_event_kind {
+    EV_START,     /* once, first: recovers what the region has; sessions that live were given by EV_ADOPT before */
+    EV_ADOPT,     /* session: of an earlier incarnation, alive, not attached yet */
+    EV_ATTACH,    /* session (new or adopted), writable */
+    EV_DETACHED,  /* its connection is gone; it may live */
+    EV_DEAD,      /* its process has ended, or it said DETACH: pins are gone */
+    EV_REQUEST,   /* session, message: already msg_check'ed */
+    EV_TOUCH,     /* session, slots: newest last, deepest first within a call */
+    EV_COMMITTED, /* batch, status */
+    EV_SCANNED,   /* scan, pinned bits */
+    EV_PINNED,    /* session, bytes: what a periodic scan found, for quotas */
+    EV_TICK,      /* time passed */
+    EV_TURN,      /* no more events for now: start a commit if one is due */
+    EV_STOP       /* clean stop: commit what there is, then CMD_STOPPED */
+};
+
+struct node_event {
+    enum node_event_kind kind;
+    int32_t status;      /* COMMITTED: index_ops.commit's; DEAD: 1 after a clean DETACH (no quarantine) */
+    uint64_t session;
+    bool writable;
+    const struct msg_head *message;
+    const uint32_t *slots; /* TOUCH, slot numbers */
+    uint32_t n_slots;
+    uint32_t scan;         /* SCANNED: id of the command */
+    const uint64_t *pinned; /* SCANNED: bit i: slots[i] of the command is pinned by some session */
+    uint64_t bytes;        /* PINNED */
+    const struct session_row *row; /* ATTACH of a new session: kept in the index */
+};
+
+enum node_command_kind {
+    CMD_REPLY,   /* session, reply, bytes: push into its ring */
+    CMD_COMMIT,  /* batch: apply, then EV_COMMITTED; one at a time */
+    CMD_SCAN,    /* scan, slots: seq_cst fence, then read every session's pins, then EV_SCANNED */
+    CMD_CLOSED,  /* session: nothing of it is left; drop its file */
+    CMD_REFUSE,  /* session, flag: the pin table's refuse word */
+    CMD_REVOKE,  /* session, message: end who pins the slot in slots[0], then reply */
+    CMD_QUERY,   /* session, message: a text query that the shell answers (node_status and its own knowledge) */
+    CMD_GROW,    /* session, n_slots: acknowledge this many pin entries, then reply as `reply` says */
+    CMD_LOG,     /* level, text */
+    CMD_STOPPED
+};
+
+struct node_command {
+    enum node_command_kind kind;
+    uint64_t session;
+    const struct msg_reply *reply;
+    const struct msg_head *message;
+    struct batch *batch;
+    const uint32_t *slots;
+    uint32_t n_slots;
+    uint32_t scan;
+    bool flag;
+    int level; /* 0 error, 1 warning, 2 info */
+    const char *text;
+};
+
+/* 0, -ENOMEM, -EINVAL. Nothing is read or written before EV_START. */
+int node_create(struct node **out, const struct node_config *config);
+void node_destroy(struct node *n);
+
+void node_event(struct node *n, const struct node_event *ev, struct node_now now);
+const struct node_command *node_command(struct node *n);
+
+/* When the core wants EV_TICK, CLOCK_MONOTONIC ns; INT64_MAX: not at all. */
+int64_t node_timer(const struct node *n);
+
+/* false while this session waits for a commit that its next request depends on: take no further request from it. A session
+ * that is not attached is not ready either. */
+bool node_session_ready(const struct node *n, uint64_t session);
+
+/* Recovery's outcome of EV_START: 0 or a negative error with a sentence in *why. */
+int node_started(const struct node *n, const char **why);
+
+/* NULL if every invariant between slots, slabs, index decisions, lists and quotas holds, else a sentence. Reads all. */
+const char *node_check(const struct node *n);
+
+enum node_counter {
+    NODE_PUTS, NODE_PUT_BYTES, NODE_KEPT, NODE_REPLACED, NODE_REMOVED, NODE_EVICTED, NODE_EVICTED_BYTES,
+    NODE_ABORTED_WRITES, /* drafts of clients that died or closed */
+    NODE_ABORTS,         /* drafts given back by their clients */
+    NODE_GRANTS, NODE_CREATES, NODE_SEALS, NODE_GROUPS, NODE_FINDS, NODE_STATS, NODE_LISTS, NODE_HOLDS, NODE_DROPS,
+    NODE_REFUSED_FULL, NODE_REFUSED_INDEX, NODE_REFUSED_HELD, NODE_REFUSED_STALE, NODE_REFUSED_QUOTA,
+    NODE_REFUSED_READONLY, NODE_REFUSED_OTHER, NODE_TIMEOUTS,
+    NODE_COMMITS, NODE_COMMIT_OPS, NODE_COMMIT_FAILED, NODE_SCANS, NODE_SCANNED_SLOTS, NODE_RETIRED, NODE_FREED,
+    NODE_STALLS,         /* requests that waited for a commit of their key */
+    NODE_INDEX_ONLY,     /* keys that found no room in lookup, now */
+    NODE_HOLDS_EXPIRED, NODE_SESSIONS_OPENED, NODE_SESSIONS_DEAD, NODE_RECOVERED, NODE_RECOVERED_DROPPED,
+    NODE_COUNTERS
+};
+extern const char *const node_counter_names[NODE_COUNTERS]; /* lower_case, for metrics and JSON */
+
+/* Phases of a request's time; log2 histograms of ns. */
+enum node_phase {
+    PHASE_QUEUE,  /* submitted by the client -> taken from the ring */
+    PHASE_SPACE,  /* waiting for room */
+    PHASE_DECIDE, /* taken -> decided and in a batch */
+    PHASE_BATCH,  /* in a batch -> its commit starts */
+    PHASE_COMMIT, /* commit starts -> committed */
+    PHASE_PUBLISH, /* committed -> projected and answered */
+    PHASE_TOTAL,  /* submitted -> answered */
+    PHASES
+};
+extern const char *const node_phase_names[PHASES];
+
+struct node_histogram {
+    uint64_t count, sum_ns;
+    uint64_t bucket[40]; /* ns in [2^i, 2^(i+1)) */
+};
+
+struct node_status {
+    uint64_t counter[NODE_COUNTERS];
+    struct node_histogram phase[PHASES];
+    struct slabs_usage slabs;
+    struct index_usage index;
+    uint64_t objects, sealed_bytes, object_bytes; /* slot bytes, payload bytes */
+    uint64_t drafts, draft_bytes, grants;
+    uint64_t retired, retired_bytes, held;
+    uint64_t sessions;
+    uint64_t high_bytes, low_bytes;
+    uint32_t waiting; /* requests that wait for room */
+};
+void node_status(const struct node *n, struct node_status *out);
+
+/* Key, size and owner of a slot for reports; false if it is not READY or RETIRED. The key is copied out. */
+struct node_slot_info {
+    uint8_t key[KEY_MAX];
+    uint32_t key_size, ns;
+    uint64_t size, generation, version;
+    int state;
+    bool held;
+};
+bool node_slot(const struct node *n, uint32_t slot, struct node_slot_info *out);
+uint32_t node_find(const struct node *n, struct key_ref key); /* slot or SLOT_NONE */
+
+#endif

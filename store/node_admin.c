@@ -1,0 +1,348 @@
+/* node_admin.c: remove, hold, drop, namespaces: effects on keys that are sealed (PROTOCOLS rules 10 and 17). */
+#include "store/node_internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+void session_mark_applied(struct node *n, struct session *s, uint64_t id)
+{
+    s->row.applied = id;
+    batch_session(n->open->batch, s->id, &s->row);
+}
+
+/* A request with an effect that was applied before the node went is not applied twice; its answer is lost. */
+static bool applied_before(struct node *n, const struct session *s, const struct msg_head *m)
+{
+    if (!(m->flags & MSG_AGAIN) || m->id > s->row.applied) {
+        return false;
+    }
+    refuse(n, s->id, m, BERTH_EUNKNOWN);
+    return true;
+}
+
+struct target {
+    struct key_ref key;
+    struct member member;
+    struct record record;
+};
+
+/* Finds what a request is about. 0; -EAGAIN: the key is pending; -ENOENT. */
+static int32_t find_target(struct node *n, struct key_ref key, bool with_record, struct target *t)
+{
+    *t = (struct target){.key = key, .member = {.slot = SLOT_NONE}};
+    t->member.hash = lookup_hash(n->c.super->hash_seed, key);
+    if (pending_has(&n->pending, t->member.hash.home)) {
+        return -EAGAIN;
+    }
+    t->member.old = key_slot(n, t->member.hash, key, NULL);
+    if (t->member.old == SLOT_NONE) {
+        return -ENOENT;
+    }
+    return with_record ? n->c.index->get(n->c.ix, key, &t->record) : 0;
+}
+
+static struct effect *target_effect(struct node *n, enum effect_kind kind, struct session *s, const struct msg_head *m,
+                                    int64_t taken, const struct target *t)
+{
+    struct effect *e = effect_add(n, kind, s ? s->id : CONTROL_SESSION, m, taken);
+    if (e && !member_add(n, e, &t->member)) {
+        work_undo(n, e);
+        return NULL;
+    }
+    if (e) {
+        mark_busy(n, t->member.old);
+        if (s) {
+            session_mark_applied(n, s, m->id);
+        }
+    }
+    return e;
+}
+
+static void finish(struct node *n, struct session *s, const struct msg_head *m, int64_t taken, int32_t status)
+{
+    if (status == -EAGAIN) {
+        session_stall(n, s, m, taken);
+    } else if (status == -ENOENT) {
+        reply_add(n, s->id, m, status, 0);
+    } else if (status) {
+        refuse(n, s->id, m, status);
+    }
+}
+
+void request_remove(struct node *n, struct session *s, const struct msg_head *m, int64_t taken)
+{
+    const struct msg_key *p = (const struct msg_key *)m;
+    struct target t;
+    if (applied_before(n, s, m)) {
+        return;
+    }
+    int32_t status = find_target(n, (struct key_ref){.data = p + 1, .size = p->key_size, .ns = p->ns}, false, &t);
+    if (status == 0) {
+        bool any = p->counter == 0 && p->region == 0;
+        bool same = p->counter == header_of(n, t.member.old)->version && p->region == n->c.super->region_id;
+        status = slot_held(n, t.member.old) ? BERTH_EHELD : any || same ? 0 : BERTH_EVERSION;
+    }
+    if (status == 0 && !target_effect(n, EFFECT_REMOVE, s, m, taken, &t)) {
+        status = -ENOMEM;
+    }
+    if (status == 0) {
+        batch_delete(n->open->batch, t.key);
+    }
+    finish(n, s, m, taken, status);
+}
+
+static int label_at(const struct record *r, const char *label, uint32_t size)
+{
+    for (int i = 0; i < r->n_holds; i++) {
+        if (r->holds[i].label_size == size && memcmp(r->holds[i].label, label, size) == 0) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+void request_hold(struct node *n, struct session *s, const struct msg_head *m, int64_t taken)
+{
+    const struct msg_hold *p = (const struct msg_hold *)m;
+    const char *label = (const char *)(p + 1) + p->key_size;
+    struct target t;
+    if (applied_before(n, s, m)) {
+        return;
+    }
+    int32_t status = find_target(n, (struct key_ref){.data = p + 1, .size = p->key_size, .ns = p->ns}, true, &t);
+    int at = status ? -1 : label_at(&t.record, label, p->label_size);
+    if (status == 0 && at < 0 && t.record.n_holds == HOLDS_MAX) {
+        status = BERTH_EHOLDS;
+    }
+    struct effect *e = status ? NULL : target_effect(n, EFFECT_HOLD, s, m, taken, &t);
+    if (status == 0 && !e) {
+        status = -ENOMEM;
+    }
+    if (e) {
+        struct hold *h = &t.record.holds[at < 0 ? t.record.n_holds++ : at];
+        bool endless = p->ttl_ns <= 0 || p->ttl_ns > INT64_MAX - n->now.boot;
+        h->expiry = e->expiry = endless ? 0 : n->now.boot + p->ttl_ns;
+        h->label_size = (uint8_t)p->label_size;
+        memcpy(h->label, label, p->label_size);
+        batch_put(n->open->batch, t.key, &t.record);
+        n->counters[NODE_HOLDS]++;
+    }
+    finish(n, s, m, taken, status);
+}
+
+static void cut_hold(struct record *r, int at)
+{
+    r->n_holds--;
+    memmove(&r->holds[at], &r->holds[at + 1], (size_t)(r->n_holds - at) * sizeof *r->holds);
+}
+
+void request_drop(struct node *n, struct session *s, const struct msg_head *m, int64_t taken)
+{
+    const struct msg_hold *p = (const struct msg_hold *)m;
+    struct target t;
+    if (applied_before(n, s, m)) {
+        return;
+    }
+    int32_t status = find_target(n, (struct key_ref){.data = p + 1, .size = p->key_size, .ns = p->ns}, true, &t);
+    int at = status ? -1 : label_at(&t.record, (const char *)(p + 1) + p->key_size, p->label_size);
+    if (status == 0 && at < 0) {
+        status = -ENOENT;
+    }
+    struct effect *e = status ? NULL : target_effect(n, EFFECT_DROP, s, m, taken, &t);
+    if (status == 0 && !e) {
+        status = -ENOMEM;
+    }
+    if (e) {
+        cut_hold(&t.record, at);
+        e->last_hold = t.record.n_holds == 0;
+        batch_put(n->open->batch, t.key, &t.record);
+        n->counters[NODE_DROPS]++;
+    }
+    finish(n, s, m, taken, status);
+}
+
+/* ---- expiries: a heap by time; what a later hold or a drop made void is found out when its time comes ---- */
+
+static void sift_down(struct node *n, uint32_t i)
+{
+    struct expiry *x = n->expiries;
+    for (uint32_t child; (child = 2 * i + 1) < n->n_expiries; i = child) {
+        child += child + 1 < n->n_expiries && x[child + 1].boot < x[child].boot;
+        if (x[i].boot <= x[child].boot) {
+            return;
+        }
+        struct expiry t = x[i];
+        x[i] = x[child];
+        x[child] = t;
+    }
+}
+
+bool expiry_add(struct node *n, int64_t boot, uint32_t slot)
+{
+    if (n->n_expiries == n->expiries_room) {
+        uint32_t room = n->expiries_room ? n->expiries_room * 2 : 64;
+        struct expiry *p = realloc(n->expiries, room * sizeof *p);
+        if (!p) {
+            return false;
+        }
+        n->expiries = p;
+        n->expiries_room = room;
+    }
+    struct expiry *x = n->expiries;
+    uint32_t i = n->n_expiries++;
+    x[i] = (struct expiry){.boot = boot, .slot = slot, .gen = word_gen(slot_load(header_of(n, slot)))};
+    for (uint32_t up; i && x[up = (i - 1) / 2].boot > x[i].boot; i = up) {
+        struct expiry t = x[i];
+        x[i] = x[up];
+        x[up] = t;
+    }
+    return true;
+}
+
+/* false: not now, its key is pending. */
+static bool expire(struct node *n, const struct expiry *x)
+{
+    uint8_t buf[KEY_MAX];
+    struct target t;
+    if (slot_load(header_of(n, x->slot)) != slot_word(x->gen, SLOT_READY)) {
+        return true; /* removed or replaced since: the new one has an expiry of its own */
+    }
+    int32_t status = find_target(n, slot_key(n, x->slot, buf), true, &t);
+    if (status) {
+        return status != -EAGAIN;
+    }
+    uint32_t before = t.record.n_holds;
+    for (int i = t.record.n_holds - 1; i >= 0; i--) {
+        if (t.record.holds[i].expiry && t.record.holds[i].expiry <= n->now.boot) {
+            cut_hold(&t.record, i);
+        }
+    }
+    if (t.record.n_holds == before) {
+        return true; /* renewed */
+    }
+    struct effect *e = target_effect(n, EFFECT_EXPIRE, NULL, NULL, n->now.mono, &t);
+    if (!e) {
+        return false;
+    }
+    e->last_hold = t.record.n_holds == 0;
+    batch_put(n->open->batch, t.key, &t.record);
+    n->counters[NODE_HOLDS_EXPIRED] += before - t.record.n_holds;
+    return true;
+}
+
+void expiry_run(struct node *n)
+{
+    while (n->n_expiries && n->expiries[0].boot <= n->now.boot && !work_full(n)) {
+        struct expiry x = n->expiries[0];
+        if (!expire(n, &x)) {
+            return; /* the commit that its key waits for calls again */
+        }
+        n->expiries[0] = n->expiries[--n->n_expiries];
+        sift_down(n, 0);
+    }
+}
+
+/* ---- namespaces ---- */
+
+static const struct names *names_find(const struct node *n, uint32_t ns)
+{
+    for (uint32_t i = 0; i < n->n_names; i++) {
+        if (n->names[i].id == ns) {
+            return &n->names[i];
+        }
+    }
+    return NULL;
+}
+
+bool names_known(const struct node *n, uint32_t ns)
+{
+    return ns == 0 || names_find(n, ns);
+}
+
+bool names_replaceable(const struct node *n, uint32_t ns)
+{
+    const struct names *x = n->n_names ? names_find(n, ns) : NULL;
+    return x && x->flags & NAMESPACE_REPLACEABLE;
+}
+
+static struct names *names_named(const struct node *n, const char *name, size_t size)
+{
+    for (uint32_t i = 0; i < n->n_names; i++) {
+        if (strlen(n->names[i].name) == size && memcmp(n->names[i].name, name, size) == 0) {
+            return &n->names[i];
+        }
+    }
+    return NULL;
+}
+
+bool names_add(struct node *n, const char *name, uint32_t id, uint32_t flags)
+{
+    struct names *x = names_named(n, name, strlen(name));
+    if (!x) {
+        if (n->n_names == n->names_room) {
+            uint32_t room = n->names_room ? n->names_room * 2 : 16;
+            struct names *p = realloc(n->names, room * sizeof *p);
+            if (!p) {
+                return false;
+            }
+            n->names = p;
+            n->names_room = room;
+        }
+        x = &n->names[n->n_names++];
+        snprintf(x->name, sizeof x->name, "%s", name);
+    }
+    x->id = id;
+    x->flags = flags;
+    n->next_ns = id >= n->next_ns ? id + 1 : n->next_ns;
+    return true;
+}
+
+int names_configure(struct node *n)
+{
+    for (uint32_t i = 0; i < n->c.n_namespaces; i++) {
+        const struct node_namespace *c = &n->c.namespaces[i];
+        const struct names *x = names_named(n, c->name, strlen(c->name));
+        uint32_t id = x ? x->id : n->next_ns, flags = c->replaceable ? NAMESPACE_REPLACEABLE : 0;
+        if (c->name[0] == '\0') {
+            id = 0;
+        }
+        if (!names_add(n, c->name, id, flags) || batch_namespace(n->open->batch, c->name, id, flags)
+            || batch_meta(n->open->batch, META_NEXT_NAMESPACE, n->next_ns)) {
+            return -ENOMEM;
+        }
+    }
+    return 0;
+}
+
+void request_namespace(struct node *n, struct session *s, const struct msg_head *m, int64_t taken)
+{
+    const struct msg_namespace *p = (const struct msg_namespace *)m;
+    const struct names *x = names_named(n, (const char *)(p + 1), p->name_size);
+    if (x) {
+        struct msg_reply *r = reply_add(n, s->id, m, (int32_t)x->flags, 0);
+        if (r) {
+            r->counter = x->id;
+        }
+        return;
+    }
+    uint64_t pend = XXH3_64bits(p + 1, p->name_size) | UINT64_C(1) << 63;
+    if (pending_has(&n->pending, pend)) {
+        session_stall(n, s, m, taken);
+        return;
+    }
+    struct effect *e = effect_add(n, EFFECT_NAMESPACE, s->id, m, taken);
+    if (!e || !pending_add(&n->pending, pend)) {
+        refuse(n, s->id, m, -ENOMEM);
+        return;
+    }
+    e->pend = pend;
+    e->ns = n->next_ns++;
+    memcpy(e->name, p + 1, p->name_size);
+    batch_namespace(n->open->batch, e->name, e->ns, 0);
+    batch_meta(n->open->batch, META_NEXT_NAMESPACE, n->next_ns);
+}

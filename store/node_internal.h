@@ -1,0 +1,339 @@
+/* node_internal.h: the core's own structures, shared by the node_*.c files.
+ *
+ * Where a slot stands, and which list of the core has it (at most one):
+ *   WRITING  -> its session's drafts; MARK_BUSY while an uncommitted seal names it
+ *   READY    -> the eviction policy, unless MARK_BUSY: an uncommitted remove, replace or eviction names it
+ *   RETIRED  -> retired: `fresh` until a first scan, then `waiting` for whoever reads it
+ *   FREE     -> nowhere but the allocator
+ */
+#ifndef BERTH_STORE_NODE_INTERNAL_H
+#define BERTH_STORE_NODE_INTERNAL_H
+
+#include "store/berth.h"
+#include "store/evict.h"
+#include "store/node.h"
+#include "store/slot.h"
+
+#define SESSION_CHAINS 1024u
+#define BATCH_MAX 256u       /* operations of one commit, evictions and the rest of one group aside */
+#define SCAN_MAX 4096u       /* slots of one retire scan */
+#define EVICT_MAX 256u       /* victims of one step */
+#define WINDOW_TRIES 16u
+#define WINDOW_SLOTS 65536u  /* slots that one look at windows may scan */
+#define SWEEP_SLOTS 262144u  /* slots that one step of a sweep may pass */
+#define RESCAN_NS 10000000   /* retired slots that somebody reads are looked at again after this, then twice it .. */
+#define RESCAN_MAX_NS 1000000000
+#define RETRY_NS 10000000    /* a request that waits for room tries again after this */
+#define CONTROL_SESSION 0u   /* no session: the node's own effects */
+
+enum mark {
+    MARK_BUSY = 1, /* named by an uncommitted effect */
+    MARK_SEEN = 2  /* recovery, check: met already */
+};
+
+struct slot_list {
+    uint32_t head, tail, count;
+};
+
+struct session {
+    uint64_t id;
+    struct session *chain;
+    uint32_t index; /* in node.session */
+    bool attached, writable, dead, refused;
+    int64_t quarantine_end;
+    struct session_row row;
+    struct slot_list drafts; /* WRITING slots, grants included */
+    uint64_t draft_bytes;
+    struct msg_head *stalled; /* a request that waits for a commit */
+    int64_t stalled_at;
+};
+
+enum effect_kind {
+    EFFECT_SEAL, EFFECT_REMOVE, EFFECT_HOLD, EFFECT_DROP, EFFECT_EVICT, EFFECT_NAMESPACE, EFFECT_EXPIRE, EFFECT_NOTHING
+};
+
+struct member {
+    uint32_t slot; /* sealed; of EVICT SLOT_NONE */
+    uint32_t old;  /* replaced, removed, held .. or SLOT_NONE */
+    struct key_hash hash;
+    uint64_t checksum;
+    uint64_t parent;
+    bool kept;
+};
+
+struct effect {
+    enum effect_kind kind;
+    uint64_t session;
+    struct msg_head head;
+    int64_t taken;     /* mono */
+    uint64_t counter;  /* version given */
+    uint32_t first, n; /* members */
+    uint32_t kept;
+    uint32_t want;     /* PUT: grants to come with the reply */
+    bool last_hold;    /* DROP, EXPIRE: none is left */
+    uint64_t pend;     /* NAMESPACE: pending key */
+    uint32_t ns, flags;
+    char name[NAME_MAX_BYTES + 1];
+    int64_t expiry;    /* HOLD */
+};
+
+/* What one commit carries: the index's batch, and what to do when it is in. */
+struct work {
+    struct batch *batch;
+    struct effect *effects;
+    uint32_t n_effects, effects_room;
+    struct member *members;
+    uint32_t n_members, members_room;
+    uint32_t puts;      /* effects that are not evictions */
+    int64_t started;    /* mono, CMD_COMMIT */
+    int64_t opened;     /* mono, first effect */
+};
+
+/* Keys with an uncommitted effect, by 64 bits of hash: two keys that share them only wait for each other. */
+struct pending {
+    uint64_t *key; /* 0 is empty */
+    uint32_t *uses;
+    uint32_t mask, count;
+};
+bool pending_init(struct pending *p);
+void pending_free(struct pending *p);
+bool pending_has(const struct pending *p, uint64_t key);
+bool pending_add(struct pending *p, uint64_t key);
+void pending_drop(struct pending *p, uint64_t key);
+
+struct waiter { /* GRANT or CREATE that waits for room */
+    struct waiter *next;
+    uint64_t session;
+    int64_t taken;
+    uint32_t pages;
+    uint32_t tried;  /* enum tried: what has failed since `retry` */
+    int64_t retry;   /* when it is worth trying all again */
+    struct msg_head *message;
+};
+
+struct expiry {
+    int64_t boot;
+    uint32_t slot;
+    uint64_t gen;
+};
+
+struct names {
+    char name[NAME_MAX_BYTES + 1];
+    uint32_t id, flags;
+};
+#define NAMESPACE_REPLACEABLE 1u
+
+enum tried { TRIED_CLASS = 1, TRIED_WINDOWS = 2, TRIED_SWEEP = 4 };
+
+enum scan_kind { SCAN_NOTHING, SCAN_VICTIMS, SCAN_WINDOWS, SCAN_RETIRED };
+
+struct window_try {
+    struct slabs_window window;
+    uint32_t first, n; /* of scan slots */
+};
+
+struct chunk {
+    struct chunk *next;
+    size_t used, room;
+    uint8_t data[];
+};
+
+struct node {
+    struct node_config c;
+    struct slabs *slabs;
+    struct tails *tails;
+    const struct evict_policy *policy;
+    void *evict;
+    uint32_t max_headers;
+    uint32_t *next, *prev; /* links of drafts and retired lists, by slot */
+    uint8_t *mark;         /* by slot */
+    size_t side_bytes;
+    struct node_now now;
+
+    struct session *chain[SESSION_CHAINS];
+    struct session **session;
+    uint32_t n_sessions, sessions_room;
+    struct session orphan; /* drafts that an earlier node's dead sessions left */
+
+    struct work work[2];
+    struct work *open;     /* collects */
+    struct work *flying;   /* at the committer, or NULL */
+    struct pending pending;
+    uint64_t counter;      /* last version given */
+    uint64_t counter_kept; /* meta has this: no counter above it is given before a greater one is written */
+    uint64_t request;      /* for eviction hints */
+
+    struct slot_list fresh, waiting; /* RETIRED */
+    uint64_t retired_bytes;
+    int64_t rescan_at;
+    int64_t rescan_step;   /* grows while nobody lets go */
+    bool rescan;           /* waiting is to be scanned again now */
+
+    enum scan_kind scanning;
+    uint32_t scan_id;
+    uint32_t *scan_slots;
+    uint32_t n_scan, scan_room;
+    struct window_try tries[WINDOW_TRIES];
+    uint32_t n_tries;
+    uint32_t scan_pages;   /* what it makes room for; 0: the watermark */
+    uint64_t scan_goal;    /* bytes to evict */
+    bool draining;         /* above the high watermark, not yet at the low one */
+    int64_t drain_at;      /* the last look for victims found all in use: not before this again */
+
+    struct waiter *waiters, **waiters_end;
+    uint32_t n_waiters;
+    uint64_t evicting;     /* bytes of uncommitted evictions */
+    uint32_t evicting_slots;
+    bool window_closed;
+    struct slabs_window window; /* being emptied */
+    uint64_t sweep;        /* cursor of slabs_next over all windows */
+    uint32_t sweep_pages, sweep_last; /* for which size; the window that it looked at last */
+    bool sweeping;
+    bool scan_sweep;       /* the scan under way is one of a sweep */
+    int64_t retry_at;
+    uint64_t pinned_seen;  /* bytes of slots that scans for room found pinned, for the error */
+
+    struct expiry *expiries; /* heap */
+    uint32_t n_expiries, expiries_room;
+    struct names *names;
+    uint32_t n_names, names_room;
+    uint32_t next_ns;
+
+    struct node_command *commands;
+    uint32_t n_commands, command_at, commands_room;
+    struct chunk *arena;
+    enum node_event_kind last_event;
+    uint32_t last_answers; /* effects that the last COMMITTED answered */
+    bool stopping, stopped;
+    int start_status;
+    char start_why[256];
+
+    uint64_t objects, sealed_bytes, object_bytes, held, drafts, draft_bytes, grants;
+    uint64_t counters[NODE_COUNTERS];
+    struct node_histogram phase[PHASES];
+};
+
+/* node.c */
+void node_phase(struct node *n, enum node_phase phase, int64_t ns);
+void node_log(struct node *n, int level, const char *format, ...) __attribute__((format(printf, 3, 4)));
+struct node_command *command_add(struct node *n, enum node_command_kind kind, uint64_t session);
+void *arena_take(struct node *n, size_t bytes);
+/* A reply to a request: status, and room for `extra` bytes behind it, zeroed. NULL (and no reply) without memory. */
+struct msg_reply *reply_add(struct node *n, uint64_t session, const struct msg_head *head, int32_t status, uint32_t extra);
+void reply_shrink(struct msg_reply *r, uint32_t extra);
+void refuse(struct node *n, uint64_t session, const struct msg_head *head, int32_t status);
+void answered(struct node *n, const struct msg_head *head);
+
+/* node_slots.c: lists, headers */
+static inline struct slot_header *header_of(const struct node *n, uint32_t slot)
+{
+    return &n->c.headers[slot];
+}
+void list_push(struct node *n, struct slot_list *l, uint32_t slot);
+void list_remove(struct node *n, struct slot_list *l, uint32_t slot);
+uint64_t slot_bytes(const struct node *n, uint32_t slot);
+bool busy(const struct node *n, uint32_t slot);
+bool slot_held(const struct node *n, uint32_t slot);
+void mark_busy(struct node *n, uint32_t slot); /* READY: out of the policy until the effect is decided */
+/* The key of a slot that has one; buf of KEY_MAX bytes is used where it does not stand in one piece. */
+struct key_ref slot_key(const struct node *n, uint32_t slot, uint8_t *buf);
+struct key_hash slot_hash(const struct node *n, uint32_t slot);
+/* Writes the key into a header, with cells of tails for a long one. 0 or BERTH_EFULL. */
+void slot_drop_key(struct node *n, uint32_t slot);
+int slot_set_key(struct node *n, uint32_t slot, const void *key, uint32_t size, uint32_t ns);
+/* Any state but READY in the policy -> FREE with the next generation, cells and pages given back. */
+void slot_release(struct node *n, uint32_t slot);
+void slot_retire(struct node *n, uint32_t slot);
+/* READY: counted and in the policy; pages and request of the hint are filled in here. */
+void slot_insert(struct node *n, uint32_t slot, struct evict_hint hint);
+/* READY and counted, but back in the policy after an effect that named it failed. */
+void slot_return(struct node *n, uint32_t slot); /* a held one stays out of the policy */
+void slot_uncount(struct node *n, uint32_t slot);                   /* READY no longer */
+bool token_valid(const struct node *n, const struct session *s, const struct msg_token *t);
+void draft_add(struct node *n, struct session *s, uint32_t slot, bool grant);
+void draft_remove(struct node *n, struct session *s, uint32_t slot);
+void draft_abort(struct node *n, struct session *s, uint32_t slot);
+
+/* node_session.c */
+struct session *session_find(const struct node *n, uint64_t id);
+struct session *session_add(struct node *n, uint64_t id);
+void session_free(struct node *n, struct session *s);
+void session_event(struct node *n, const struct node_event *ev);
+void session_timers(struct node *n);
+void session_stall(struct node *n, struct session *s, const struct msg_head *m, int64_t taken);
+void session_unstall(struct node *n);
+void request_resume(struct node *n, struct session *s, const struct msg_head *m);
+
+/* node_request.c: one request of a session; taken is when it first came */
+void request_run(struct node *n, struct session *s, const struct msg_head *m, int64_t taken);
+void request_list(struct node *n, struct session *s, const struct msg_head *m);
+void request_stat(struct node *n, struct session *s, const struct msg_head *m);
+void request_find(struct node *n, struct session *s, const struct msg_head *m, int64_t taken);
+
+/* node_work.c: batches and pending keys */
+bool work_init(struct node *n);
+void work_free(struct node *n);
+bool work_full(const struct node *n);
+struct effect *effect_add(struct node *n, enum effect_kind kind, uint64_t session, const struct msg_head *head,
+                          int64_t taken);
+bool member_add(struct node *n, struct effect *e, const struct member *m);
+void work_undo(struct node *n, struct effect *e); /* the newest effect, before anything of it is in the batch */
+void work_turn(struct node *n);
+void work_committed(struct node *n, struct batch *batch, int32_t status);
+uint64_t counter_next(struct node *n);
+
+/* node_publish.c: what a commit makes visible */
+void publish(struct node *n, const struct effect *e, const struct member *m, uint32_t count);
+void unpublish(struct node *n, const struct member *m); /* a removed or evicted key */
+
+/* node_seal.c */
+void request_put(struct node *n, struct session *s, const struct msg_head *m, int64_t taken);
+void request_seal(struct node *n, struct session *s, const struct msg_head *m, int64_t taken);
+void request_abort(struct node *n, struct session *s, const struct msg_head *m);
+void record_of_slot(const struct node *n, uint32_t slot, uint64_t counter, uint64_t checksum, struct record *out);
+/* Slot of a key that is READY, by lookup, then index; SLOT_NONE. */
+uint32_t key_slot(const struct node *n, struct key_hash hash, struct key_ref key, bool *collides);
+
+/* node_admin.c: remove, hold, drop, namespace */
+void request_remove(struct node *n, struct session *s, const struct msg_head *m, int64_t taken);
+void request_hold(struct node *n, struct session *s, const struct msg_head *m, int64_t taken);
+void request_drop(struct node *n, struct session *s, const struct msg_head *m, int64_t taken);
+void request_namespace(struct node *n, struct session *s, const struct msg_head *m, int64_t taken);
+void session_mark_applied(struct node *n, struct session *s, uint64_t id);
+bool names_known(const struct node *n, uint32_t ns);
+bool names_replaceable(const struct node *n, uint32_t ns);
+bool names_add(struct node *n, const char *name, uint32_t id, uint32_t flags);
+int names_configure(struct node *n);
+
+/* node_hold.c: expiries */
+bool expiry_add(struct node *n, int64_t boot, uint32_t slot);
+void expiry_run(struct node *n);
+
+/* node_space.c: grants, drafts, waiting for room, eviction */
+void request_grant(struct node *n, struct session *s, const struct msg_head *m, int64_t taken);
+void request_create(struct node *n, struct session *s, const struct msg_head *m, int64_t taken);
+uint32_t grant_some(struct node *n, struct session *s, uint32_t pages, uint32_t count, struct msg_token *out);
+void waiters_run(struct node *n);
+void waiters_drop(struct node *n, uint64_t session);
+
+/* node_evict.c */
+/* Starts making room for `pages` (0: down to the low watermark). false: nothing can be done. */
+bool evict_start(struct node *n, struct waiter *w);
+void evict_watermark(struct node *n);
+void evict_scanned(struct node *n, const uint64_t *pinned);
+void window_settle(struct node *n);
+void scan_start(struct node *n, enum scan_kind kind);
+bool scan_take(struct node *n, uint32_t slot);
+static inline bool scan_bit(const uint64_t *bits, uint32_t i)
+{
+    return bits[i / 64] >> (i % 64) & 1;
+}
+
+/* node_retire.c */
+void retire_turn(struct node *n);
+void retire_scanned(struct node *n, const uint64_t *pinned);
+
+/* node_recover.c */
+int recover(struct node *n);
+
+#endif

@@ -1,0 +1,323 @@
+/* node_recover.c: warm restart: index, headers and lookup of an earlier node fitted together (PROTOCOLS rules 14 and 19).
+ *
+ * The index is the truth. A record counts if its slot still has its generation; the header is made to fit it, and a state
+ * word that says READY already is not written, since clients may be reading the slot now. A seal that was committed but
+ * not yet projected is published as it would have been, group by group: what readers see changes at one moment. READY and
+ * RETIRED slots without a record go through the normal retire; WRITING ones stay their session's if it lives.
+ */
+#include "store/node_internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct kept { /* a record that counts */
+    uint64_t counter;
+    uint64_t parent;
+    uint32_t slot;
+    bool unfinished; /* not READY yet, or its group link stands */
+};
+
+struct recovery {
+    struct node *n;
+    struct kept *kept;
+    uint64_t n_kept, room;
+    struct lookup_repair *repair;
+    uint64_t counter;
+    int status;
+};
+
+static bool keep(struct recovery *r, const struct kept *k)
+{
+    if (r->n_kept == r->room) {
+        uint64_t room = r->room ? r->room * 2 : 1024;
+        struct kept *p = realloc(r->kept, room * sizeof *p);
+        if (!p) {
+            r->status = -ENOMEM;
+            return false;
+        }
+        r->kept = p;
+        r->room = room;
+    }
+    r->kept[r->n_kept++] = *k;
+    return true;
+}
+
+static bool tail_of(const struct node *n, uint32_t slot, uint32_t *cell, uint32_t *cells)
+{
+    const struct slot_header *h = header_of(n, slot);
+    if (!(atomic_load_explicit(&h->flags, memory_order_relaxed) & SLOT_TAIL)) {
+        return false;
+    }
+    *cell = h->tail;
+    *cells = h->key_size > KEY_INLINE ? (h->key_size - KEY_HEAD + TAIL_CELL - 1) / TAIL_CELL : 0;
+    return true;
+}
+
+/* A header is a client-readable, node-written thing, but the node that wrote it may have been killed in the middle. */
+static bool header_whole(struct node *n, uint32_t slot)
+{
+    const struct slot_header *h = header_of(n, slot);
+    uint32_t cell, cells;
+    if (h->key_size > KEY_MAX || h->size > slot_bytes(n, slot)) {
+        return false;
+    }
+    if (tail_of(n, slot, &cell, &cells)) {
+        return h->key_size > KEY_INLINE && cell < n->c.n_tails && cells <= n->c.n_tails - cell;
+    }
+    return h->key_size <= KEY_INLINE;
+}
+
+static bool record_fits(struct node *n, struct key_ref key, const struct record *r)
+{
+    if (r->slot >= n->max_headers || !slabs_is_slot(n->slabs, r->slot) || (n->mark[r->slot] & MARK_SEEN)) {
+        return false;
+    }
+    uint64_t word = slot_load(header_of(n, r->slot));
+    uint8_t buf[KEY_MAX];
+    if (word_gen(word) != r->generation || word_state(word) == SLOT_FREE || word_state(word) == SLOT_RETIRED
+        || r->size > slot_bytes(n, r->slot) || !header_whole(n, r->slot)) {
+        return false;
+    }
+    uint32_t cell, cells;
+    if (tail_of(n, r->slot, &cell, &cells) && tails_claim(n->tails, cell, cells)) {
+        return false;
+    }
+    struct key_ref has = slot_key(n, r->slot, buf);
+    return has.size == key.size && has.ns == key.ns && memcmp(has.data, key.data, key.size) == 0;
+}
+
+static void fit_header(struct node *n, const struct record *r)
+{
+    struct slot_header *h = header_of(n, r->slot);
+    h->version = r->counter;
+    h->checksum = r->checksum;
+    h->lineage = r->lineage;
+    h->size = r->size;
+    h->region = r->region;
+    uint8_t flags = atomic_load_explicit(&h->flags, memory_order_relaxed) & SLOT_TAIL;
+    atomic_store_explicit(&h->flags, flags | (r->n_holds ? SLOT_HELD : 0), memory_order_relaxed);
+}
+
+static void find_expiries(struct node *n, const struct record *r)
+{
+    for (uint32_t i = 0; i < r->n_holds; i++) {
+        if (r->holds[i].expiry) {
+            expiry_add(n, r->holds[i].expiry, r->slot);
+        }
+    }
+}
+
+static int each_record(void *arg, struct key_ref key, const struct record *r)
+{
+    struct recovery *rec = arg;
+    struct node *n = rec->n;
+    if (!r || !r->ready || !record_fits(n, key, r)) {
+        n->counters[NODE_RECOVERED_DROPPED]++;
+        batch_delete(n->open->batch, key);
+        return 0;
+    }
+    n->mark[r->slot] |= MARK_SEEN;
+    struct slot_header *h = header_of(n, r->slot);
+    bool ready = word_state(slot_load(h)) == SLOT_READY;
+    bool linked = atomic_load_explicit(&h->group, memory_order_relaxed) != 0;
+    if (ready) {
+        uint8_t flags = atomic_load_explicit(&h->flags, memory_order_relaxed) & SLOT_TAIL;
+        atomic_store_explicit(&h->flags, flags | (r->n_holds ? SLOT_HELD : 0), memory_order_relaxed);
+    } else {
+        fit_header(n, r);
+    }
+    find_expiries(n, r);
+    rec->counter = r->counter > rec->counter ? r->counter : rec->counter;
+    struct kept k = {.counter = r->counter, .parent = r->parent, .slot = r->slot, .unfinished = !ready || linked};
+    return keep(rec, &k) ? 0 : 1;
+}
+
+static int by_counter(const void *a, const void *b)
+{
+    const struct kept *x = a, *y = b;
+    if (x->counter != y->counter) {
+        return x->counter < y->counter ? -1 : 1;
+    }
+    return (x->slot > y->slot) - (x->slot < y->slot);
+}
+
+/* Which member was its leader: the one that a link names, else any that is not READY. */
+static uint64_t leader_of(const struct node *n, const struct kept *k, uint64_t count)
+{
+    for (uint64_t i = 0; i < count; i++) {
+        uint64_t link = atomic_load_explicit(&header_of(n, k[i].slot)->group, memory_order_relaxed);
+        if (word_state(slot_load(header_of(n, k[i].slot))) == SLOT_READY && link) {
+            return link - 1;
+        }
+    }
+    return k[0].slot;
+}
+
+/* Members of one counter, at least one of them unfinished: link, make ready, and the leader last. */
+static void finish_group(struct recovery *rec, const struct kept *k, uint64_t count)
+{
+    struct node *n = rec->n;
+    uint64_t leader = leader_of(n, k, count);
+    for (uint64_t i = 0; i < count; i++) {
+        struct slot_header *h = header_of(n, k[i].slot);
+        if (word_state(slot_load(h)) == SLOT_READY) {
+            continue;
+        }
+        bool leads = k[i].slot == leader;
+        atomic_store_explicit(&h->group, leads ? 0 : leader + 1, memory_order_relaxed);
+        if (!leads) {
+            slot_store(h, word_gen(slot_load(h)), SLOT_READY);
+        }
+    }
+    for (uint64_t i = 0; i < count; i++) {
+        lookup_repair_keep(rec->repair, slot_hash(n, k[i].slot), k[i].slot);
+    }
+    for (uint64_t i = 0; i < count; i++) {
+        struct slot_header *h = header_of(n, k[i].slot);
+        if (k[i].slot == leader && word_state(slot_load(h)) != SLOT_READY) {
+            slot_store(h, word_gen(slot_load(h)), SLOT_READY);
+        }
+    }
+    for (uint64_t i = 0; i < count; i++) {
+        atomic_store_explicit(&header_of(n, k[i].slot)->group, 0, memory_order_release);
+    }
+}
+
+static void publish_kept(struct recovery *rec)
+{
+    struct node *n = rec->n;
+    qsort(rec->kept, rec->n_kept, sizeof *rec->kept, by_counter); /* the order of sealing stands for that of use */
+    for (uint64_t i = 0, end; i < rec->n_kept; i = end) {
+        bool unfinished = false;
+        for (end = i; end < rec->n_kept && rec->kept[end].counter == rec->kept[i].counter; end++) {
+            unfinished |= rec->kept[end].unfinished;
+        }
+        if (unfinished) {
+            finish_group(rec, &rec->kept[i], end - i);
+        }
+        for (uint64_t k = i; k < end; k++) {
+            uint32_t slot = rec->kept[k].slot;
+            struct key_hash hash = slot_hash(n, slot);
+            if (!unfinished) {
+                lookup_repair_keep(rec->repair, hash, slot);
+            }
+            slot_insert(n, slot, (struct evict_hint){.parent = rec->kept[k].parent, .key = hash.home});
+        }
+    }
+    n->counters[NODE_RECOVERED] = rec->n_kept;
+}
+
+static void adopt_draft(struct node *n, struct session *s, uint32_t slot)
+{
+    struct slot_header *h = header_of(n, slot);
+    uint32_t cell, cells;
+    bool whole = header_whole(n, slot);
+    if (!whole || (tail_of(n, slot, &cell, &cells) && tails_claim(n->tails, cell, cells))) {
+        atomic_fetch_and_explicit(&h->flags, (uint8_t)~SLOT_TAIL, memory_order_relaxed);
+        h->key_size = 0;
+        s = &n->orphan; /* nothing that a seal could name: it goes after the quarantine */
+    }
+    list_push(n, &s->drafts, slot);
+    s->draft_bytes += slot_bytes(n, slot);
+    n->draft_bytes += slot_bytes(n, slot);
+    *(atomic_load_explicit(&h->flags, memory_order_relaxed) & SLOT_GRANT ? &n->grants : &n->drafts) += 1;
+}
+
+static void adopt_retired(struct node *n, uint32_t slot)
+{
+    struct slot_header *h = header_of(n, slot);
+    uint32_t cell, cells;
+    if (tail_of(n, slot, &cell, &cells) && (!header_whole(n, slot) || tails_claim(n->tails, cell, cells))) {
+        atomic_fetch_and_explicit(&h->flags, (uint8_t)~SLOT_TAIL, memory_order_relaxed);
+        h->key_size = 0;
+    }
+    slot_retire(n, slot);
+}
+
+static void sort_out_slots(struct node *n)
+{
+    uint64_t cursor = 0;
+    for (uint32_t slot; (slot = slabs_next(n->slabs, &cursor)) != SLOT_NONE;) {
+        if (n->mark[slot] & MARK_SEEN) {
+            continue;
+        }
+        struct slot_header *h = header_of(n, slot);
+        if (word_state(slot_load(h)) == SLOT_WRITING) {
+            struct session *s = session_find(n, h->version);
+            adopt_draft(n, s ? s : &n->orphan, slot);
+        } else {
+            adopt_retired(n, slot);
+        }
+    }
+    n->orphan.quarantine_end = n->now.mono + n->c.quarantine_ns;
+}
+
+static int each_session(void *arg, uint64_t id, const struct session_row *row)
+{
+    struct node *n = arg;
+    struct session *s = session_find(n, id);
+    if (s) {
+        s->row = *row;
+    } else {
+        batch_end_session(n->open->batch, id);
+    }
+    return 0;
+}
+
+static int each_name(void *arg, const char *name, uint32_t id, uint32_t flags)
+{
+    return names_add(arg, name, id, flags) ? 0 : 1;
+}
+
+static int fit_together(struct recovery *rec)
+{
+    struct node *n = rec->n;
+    int e = lookup_repair_begin(n->c.lookup, &rec->repair);
+    if (e) {
+        return e;
+    }
+    e = n->c.index->each(n->c.ix, each_record, rec);
+    if (e < 0 || rec->status) {
+        lookup_repair_end(rec->repair);
+        return e < 0 ? e : rec->status;
+    }
+    publish_kept(rec);
+    lookup_repair_end(rec->repair); /* clears entries of slots without a record, which may be retired now */
+    sort_out_slots(n);
+    for (uint64_t i = 0; i < rec->n_kept; i++) {
+        n->mark[rec->kept[i].slot] &= (uint8_t)~MARK_SEEN;
+    }
+    tails_recovered(n->tails);
+    return 0;
+}
+
+int recover(struct node *n)
+{
+    struct recovery rec = {.n = n};
+    int e = n->c.index->namespaces(n->c.ix, each_name, n);
+    uint64_t next = n->c.index->meta(n->c.ix, META_NEXT_NAMESPACE);
+    n->next_ns = next > n->next_ns ? (uint32_t)next : n->next_ns;
+    n->counter = n->c.index->meta(n->c.ix, META_COUNTER);
+    if (!n->c.first && e >= 0) {
+        uint32_t dropped = slabs_recover(n->slabs);
+        if (dropped) {
+            node_log(n, 1, "%u slab directory entries contradicted each other and were dropped", dropped);
+        }
+        e = n->c.index->sessions(n->c.ix, each_session, n);
+        e = e < 0 ? e : fit_together(&rec);
+    }
+    n->counter = rec.counter > n->counter ? rec.counter : n->counter;
+    free(rec.kept);
+    if (e < 0) {
+        snprintf(n->start_why, sizeof n->start_why, "the index of the region can't be read: %s", berth_error_text(e));
+        return e;
+    }
+    if (!n->c.first) {
+        node_log(n, 2, "recovered %llu objects, %llu drafts, dropped %llu records, retired %u slots",
+                 (unsigned long long)n->objects, (unsigned long long)(n->drafts + n->grants),
+                 (unsigned long long)n->counters[NODE_RECOVERED_DROPPED], n->fresh.count);
+    }
+    return 0;
+}

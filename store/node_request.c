@@ -1,0 +1,234 @@
+/* node_request.c: one request: whose it is, and which part of the core answers it. */
+#include "store/node_internal.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define LIST_BYTES (32u << 10) /* of one reply */
+
+struct listing {
+    struct msg_reply *reply;
+    uint32_t used, max;
+    bool more;
+};
+
+static void fill_stat(const struct node *n, struct key_ref key, const struct record *r, struct msg_stat *out)
+{
+    *out = (struct msg_stat){.counter = r->counter,
+                             .region = n->c.super->region_id,
+                             .checksum = r->checksum,
+                             .lineage = r->lineage,
+                             .created_us = r->created_us,
+                             .generation = r->generation,
+                             .size = r->size,
+                             .slot_bytes = r->slot < n->max_headers ? (uint32_t)slot_bytes(n, r->slot) : 0,
+                             .slot = r->slot,
+                             .ttl_s = r->ttl_s,
+                             .holds = r->n_holds,
+                             .ns = key.ns,
+                             .key_size = (uint16_t)key.size,
+                             .priority = r->priority,
+                             .tier = r->tier};
+}
+
+static uint32_t padded(uint32_t bytes)
+{
+    return (bytes + 7) & ~7u;
+}
+
+static int list_one(void *arg, struct key_ref key, const struct record *r)
+{
+    struct listing *l = arg;
+    uint32_t bytes = (uint32_t)sizeof(struct msg_stat) + padded(key.size);
+    if (l->reply->count == l->max || l->used + bytes > LIST_BYTES) {
+        l->more = true;
+        return 1;
+    }
+    uint8_t *at = (uint8_t *)(l->reply + 1) + l->used;
+    struct msg_stat st = {.counter = r->counter,
+                          .lineage = r->lineage,
+                          .created_us = r->created_us,
+                          .size = r->size,
+                          .slot = r->slot,
+                          .holds = r->n_holds,
+                          .ns = key.ns,
+                          .key_size = (uint16_t)key.size};
+    memcpy(at, &st, sizeof st);
+    memcpy(at + sizeof st, key.data, key.size);
+    l->used += bytes;
+    l->reply->count++;
+    return 0;
+}
+
+void request_list(struct node *n, struct session *s, const struct msg_head *m)
+{
+    const struct msg_list *p = (const struct msg_list *)m;
+    const uint8_t *prefix = (const uint8_t *)(p + 1);
+    struct msg_reply *r = reply_add(n, s->id, m, 0, LIST_BYTES);
+    if (!r) {
+        return;
+    }
+    struct listing l = {.reply = r, .max = p->max};
+    int e = n->c.index->list(n->c.ix, p->ns, prefix, p->prefix_size, prefix + p->prefix_size, p->after_size, list_one, &l);
+    r->status = e < 0 ? e : (int32_t)r->count;
+    r->head.flags = l.more ? MSG_HAS_MORE : 0;
+    reply_shrink(r, l.used);
+    uint8_t *at = (uint8_t *)(r + 1);
+    for (uint32_t i = 0; i < r->count; i++) { /* what the index does not know */
+        struct msg_stat *st = (struct msg_stat *)at;
+        st->region = n->c.super->region_id;
+        st->slot_bytes = st->slot < n->max_headers ? (uint32_t)slot_bytes(n, st->slot) : 0;
+        at += sizeof *st + padded(st->key_size);
+    }
+    n->counters[NODE_LISTS]++;
+}
+
+static struct key_ref key_of(const struct msg_key *p)
+{
+    return (struct key_ref){.data = p + 1, .size = p->key_size, .ns = p->ns};
+}
+
+void request_stat(struct node *n, struct session *s, const struct msg_head *m)
+{
+    struct key_ref key = key_of((const struct msg_key *)m);
+    struct record r;
+    n->counters[NODE_STATS]++;
+    int e = n->c.index->get(n->c.ix, key, &r);
+    if (e) {
+        reply_add(n, s->id, m, e, 0);
+        return;
+    }
+    uint32_t room = (uint32_t)sizeof(struct msg_stat) + padded(key.size);
+    for (uint32_t i = 0; i < r.n_holds; i++) {
+        room += (uint32_t)sizeof(struct msg_stat_hold) + padded(r.holds[i].label_size);
+    }
+    struct msg_reply *reply = reply_add(n, s->id, m, 0, room);
+    if (!reply) {
+        return;
+    }
+    uint8_t *at = (uint8_t *)(reply + 1);
+    fill_stat(n, key, &r, (struct msg_stat *)at);
+    at += sizeof(struct msg_stat);
+    memcpy(at, key.data, key.size);
+    at += padded(key.size);
+    for (uint32_t i = 0; i < r.n_holds; i++) {
+        int64_t left = r.holds[i].expiry - n->now.boot;
+        struct msg_stat_hold h = {.ttl_ns = r.holds[i].expiry == 0 ? 0 : left > 0 ? left : 1,
+                                  .label_size = r.holds[i].label_size};
+        memcpy(at, &h, sizeof h);
+        memcpy(at + sizeof h, r.holds[i].label, h.label_size);
+        at += sizeof h + padded(h.label_size);
+    }
+    reply->count = 1;
+}
+
+void request_find(struct node *n, struct session *s, const struct msg_head *m, int64_t taken)
+{
+    struct key_ref key = key_of((const struct msg_key *)m);
+    struct key_hash hash = lookup_hash(n->c.super->hash_seed, key);
+    if (pending_has(&n->pending, hash.home)) {
+        session_stall(n, s, m, taken); /* the answer is what the commit makes of it */
+        return;
+    }
+    n->counters[NODE_FINDS]++;
+    uint32_t slot = key_slot(n, hash, key, NULL);
+    struct msg_reply *r = reply_add(n, s->id, m, slot == SLOT_NONE ? -ENOENT : 0,
+                                    slot == SLOT_NONE ? 0 : sizeof(struct msg_token));
+    if (r && slot != SLOT_NONE) {
+        const struct slot_header *h = header_of(n, slot);
+        struct msg_token *t = (struct msg_token *)(r + 1);
+        *t = (struct msg_token){.gen = word_gen(slot_load(h)), .slot = slot, .page = h->page};
+        r->count = 1;
+    }
+}
+
+static void request_grow(struct node *n, struct session *s, const struct msg_head *m)
+{
+    const struct msg_grow *p = (const struct msg_grow *)m;
+    uint32_t entries = (p->entries + PINS_SEGMENT - 1) / PINS_SEGMENT * PINS_SEGMENT;
+    struct msg_reply *r = reply_add(n, s->id, m, 0, 0);
+    if (!r) {
+        return;
+    }
+    r->counter = entries;
+    struct node_command *c = &n->commands[n->n_commands - 1];
+    c->kind = CMD_GROW; /* acknowledged before the client hears of it: a pin in there is always scanned */
+    c->n_slots = entries;
+}
+
+static void request_revoke(struct node *n, struct session *s, const struct msg_head *m)
+{
+    struct key_ref key = key_of((const struct msg_key *)m);
+    uint32_t slot = key_slot(n, lookup_hash(n->c.super->hash_seed, key), key, NULL);
+    uint32_t *slots = slot == SLOT_NONE ? NULL : arena_take(n, sizeof *slots);
+    struct node_command *c = slots ? command_add(n, CMD_REVOKE, s->id) : NULL;
+    if (!c) {
+        refuse(n, s->id, m, slot == SLOT_NONE ? -ENOENT : -ENOMEM);
+        return;
+    }
+    *slots = slot;
+    c->message = m;
+    c->slots = slots;
+    c->n_slots = 1;
+}
+
+static void request_query(struct node *n, struct session *s, const struct msg_head *m)
+{
+    struct node_command *c = command_add(n, CMD_QUERY, s->id);
+    if (c) {
+        c->message = m;
+    }
+}
+
+static bool writes(const struct msg_head *m)
+{
+    switch (m->op) {
+    case MSG_GRANT:
+    case MSG_PUT:
+    case MSG_CREATE:
+    case MSG_SEAL:
+    case MSG_ABORT:
+    case MSG_REMOVE:
+    case MSG_HOLD:
+    case MSG_DROP:
+    case MSG_NAMESPACE:
+    case MSG_REVOKE: return true;
+    default: return false;
+    }
+}
+
+static bool needs_batch(const struct msg_head *m)
+{
+    return m->op == MSG_REMOVE || m->op == MSG_HOLD || m->op == MSG_DROP || m->op == MSG_NAMESPACE;
+}
+
+void request_run(struct node *n, struct session *s, const struct msg_head *m, int64_t taken)
+{
+    if (!s->writable && writes(m)) {
+        refuse(n, s->id, m, BERTH_EREADONLY);
+        return;
+    }
+    if (needs_batch(m) && work_full(n)) {
+        session_stall(n, s, m, taken);
+        return;
+    }
+    switch ((enum msg_op)m->op) {
+    case MSG_GRANT: request_grant(n, s, m, taken); break;
+    case MSG_PUT: request_put(n, s, m, taken); break;
+    case MSG_CREATE: request_create(n, s, m, taken); break;
+    case MSG_SEAL: request_seal(n, s, m, taken); break;
+    case MSG_ABORT: request_abort(n, s, m); break;
+    case MSG_REMOVE: request_remove(n, s, m, taken); break;
+    case MSG_HOLD: request_hold(n, s, m, taken); break;
+    case MSG_DROP: request_drop(n, s, m, taken); break;
+    case MSG_STAT: request_stat(n, s, m); break;
+    case MSG_LIST: request_list(n, s, m); break;
+    case MSG_FIND: request_find(n, s, m, taken); break;
+    case MSG_NAMESPACE: request_namespace(n, s, m, taken); break;
+    case MSG_GROW: request_grow(n, s, m); break;
+    case MSG_QUERY: request_query(n, s, m); break;
+    case MSG_RESUME: request_resume(n, s, m); break;
+    case MSG_REVOKE: request_revoke(n, s, m); break;
+    default: refuse(n, s->id, m, -EOPNOTSUPP); break; /* DETACH is the shell's: it ends the session by EV_DEAD */
+    }
+}

@@ -1,0 +1,225 @@
+/* node_slots.c: a slot's header, key, list and accounts. */
+#include "store/node_internal.h"
+
+#include <string.h>
+
+void list_push(struct node *n, struct slot_list *l, uint32_t slot)
+{
+    n->next[slot] = SLOT_NONE;
+    n->prev[slot] = l->tail;
+    *(l->tail == SLOT_NONE ? &l->head : &n->next[l->tail]) = slot;
+    l->tail = slot;
+    l->count++;
+}
+
+void list_remove(struct node *n, struct slot_list *l, uint32_t slot)
+{
+    uint32_t before = n->prev[slot], after = n->next[slot];
+    *(before == SLOT_NONE ? &l->head : &n->next[before]) = after;
+    *(after == SLOT_NONE ? &l->tail : &n->prev[after]) = before;
+    l->count--;
+}
+
+bool busy(const struct node *n, uint32_t slot)
+{
+    return n->mark[slot] & MARK_BUSY;
+}
+
+bool slot_held(const struct node *n, uint32_t slot)
+{
+    return atomic_load_explicit(&header_of(n, slot)->flags, memory_order_relaxed) & SLOT_HELD;
+}
+
+uint64_t slot_bytes(const struct node *n, uint32_t slot)
+{
+    return (uint64_t)slabs_slot_pages(n->slabs, slot) * PAGE_BYTES;
+}
+
+static uint32_t tail_cells(uint32_t key_size)
+{
+    return key_size > KEY_INLINE ? (key_size - KEY_HEAD + TAIL_CELL - 1) / TAIL_CELL : 0;
+}
+
+struct key_ref slot_key(const struct node *n, uint32_t slot, uint8_t *buf)
+{
+    const struct slot_header *h = header_of(n, slot);
+    if (h->key_size <= KEY_INLINE) {
+        return (struct key_ref){.data = h->key, .size = h->key_size, .ns = h->ns};
+    }
+    memcpy(buf, h->key, KEY_HEAD);
+    memcpy(buf + KEY_HEAD, tails_at(n->tails, h->tail), h->key_size - KEY_HEAD);
+    return (struct key_ref){.data = buf, .size = h->key_size, .ns = h->ns};
+}
+
+struct key_hash slot_hash(const struct node *n, uint32_t slot)
+{
+    uint8_t buf[KEY_MAX];
+    return lookup_hash(n->c.super->hash_seed, slot_key(n, slot, buf));
+}
+
+int slot_set_key(struct node *n, uint32_t slot, const void *key, uint32_t size, uint32_t ns)
+{
+    struct slot_header *h = header_of(n, slot);
+    uint32_t cells = tail_cells(size);
+    if (cells) {
+        uint32_t tail = tails_alloc(n->tails, cells);
+        if (tail == TAIL_NONE) {
+            return BERTH_EFULL;
+        }
+        memcpy(h->key, key, KEY_HEAD);
+        memcpy(tails_at(n->tails, tail), (const uint8_t *)key + KEY_HEAD, size - KEY_HEAD);
+        h->tail = tail;
+        atomic_fetch_or_explicit(&h->flags, SLOT_TAIL, memory_order_relaxed);
+    } else {
+        uint32_t head = size < sizeof h->key ? size : (uint32_t)sizeof h->key;
+        memcpy(h->key, key, head);
+        memcpy(h->key_last, (const uint8_t *)key + head, size - head);
+    }
+    h->key_size = (uint16_t)size;
+    h->ns = ns;
+    return 0;
+}
+
+void slot_drop_key(struct node *n, uint32_t slot)
+{
+    struct slot_header *h = header_of(n, slot);
+    if (atomic_load_explicit(&h->flags, memory_order_relaxed) & SLOT_TAIL) {
+        tails_free(n->tails, h->tail, tail_cells(h->key_size));
+        atomic_fetch_and_explicit(&h->flags, (uint8_t)~SLOT_TAIL, memory_order_relaxed);
+    }
+    h->key_size = 0;
+}
+
+void slot_release(struct node *n, uint32_t slot)
+{
+    struct slot_header *h = header_of(n, slot);
+    slot_drop_key(n, slot);
+    n->mark[slot] = 0;
+    /* The generation grows before anybody can be handed the slot: a late seal of the old use finds another one. */
+    slot_store(h, word_gen(slot_load(h)) + 1, SLOT_FREE);
+    slabs_free(n->slabs, slot);
+    n->counters[NODE_FREED]++;
+}
+
+void slot_retire(struct node *n, uint32_t slot)
+{
+    struct slot_header *h = header_of(n, slot);
+    slot_store(h, word_gen(slot_load(h)), SLOT_RETIRED);
+    list_push(n, &n->fresh, slot);
+    n->retired_bytes += slot_bytes(n, slot);
+    n->counters[NODE_RETIRED]++;
+}
+
+static void policy_insert(struct node *n, uint32_t slot, struct evict_hint hint)
+{
+    if (slot_held(n, slot)) {
+        return; /* the policy has only what may go */
+    }
+    hint.request = n->request;
+    hint.pages = slabs_slot_pages(n->slabs, slot);
+    n->policy->insert(n->evict, slot, &hint);
+}
+
+void slot_insert(struct node *n, uint32_t slot, struct evict_hint hint)
+{
+    const struct slot_header *h = header_of(n, slot);
+    policy_insert(n, slot, hint);
+    n->objects++;
+    n->sealed_bytes += slot_bytes(n, slot);
+    n->object_bytes += h->size;
+    n->held += slot_held(n, slot);
+}
+
+void slot_return(struct node *n, uint32_t slot)
+{
+    n->mark[slot] &= (uint8_t)~MARK_BUSY;
+    policy_insert(n, slot, (struct evict_hint){.key = slot_hash(n, slot).home});
+}
+
+void mark_busy(struct node *n, uint32_t slot)
+{
+    n->mark[slot] |= MARK_BUSY;
+    n->policy->remove(n->evict, slot);
+}
+
+void slot_uncount(struct node *n, uint32_t slot)
+{
+    const struct slot_header *h = header_of(n, slot);
+    n->policy->remove(n->evict, slot);
+    n->objects--;
+    n->sealed_bytes -= slot_bytes(n, slot);
+    n->object_bytes -= h->size;
+    n->held -= slot_held(n, slot);
+}
+
+bool token_valid(const struct node *n, const struct session *s, const struct msg_token *t)
+{
+    if (t->slot >= n->max_headers || !slabs_is_slot(n->slabs, t->slot)) {
+        return false;
+    }
+    const struct slot_header *h = header_of(n, t->slot);
+    return t->gen < UINT64_C(1) << 56 && slot_load(h) == slot_word(t->gen, SLOT_WRITING) && h->version == s->id;
+}
+
+void draft_add(struct node *n, struct session *s, uint32_t slot, bool grant)
+{
+    struct slot_header *h = header_of(n, slot);
+    h->version = s->id;
+    h->size = 0;
+    h->key_size = 0;
+    h->lineage = 0;
+    h->checksum = 0;
+    h->region = 0;
+    h->tier_segment = 0;
+    atomic_store_explicit(&h->group, 0, memory_order_relaxed);
+    atomic_store_explicit(&h->flags, grant ? SLOT_GRANT : 0, memory_order_relaxed);
+    slot_store(h, word_gen(slot_load(h)), SLOT_WRITING);
+    list_push(n, &s->drafts, slot);
+    s->draft_bytes += slot_bytes(n, slot);
+    n->draft_bytes += slot_bytes(n, slot);
+    *(grant ? &n->grants : &n->drafts) += 1;
+}
+
+void draft_remove(struct node *n, struct session *s, uint32_t slot)
+{
+    struct slot_header *h = header_of(n, slot);
+    list_remove(n, &s->drafts, slot);
+    s->draft_bytes -= slot_bytes(n, slot);
+    n->draft_bytes -= slot_bytes(n, slot);
+    bool grant = atomic_load_explicit(&h->flags, memory_order_relaxed) & SLOT_GRANT;
+    *(grant ? &n->grants : &n->drafts) -= 1;
+}
+
+void draft_abort(struct node *n, struct session *s, uint32_t slot)
+{
+    draft_remove(n, s, slot);
+    slot_release(n, slot);
+}
+
+bool node_slot(const struct node *n, uint32_t slot, struct node_slot_info *out)
+{
+    if (slot >= n->max_headers || !slabs_is_slot(n->slabs, slot)) {
+        return false;
+    }
+    const struct slot_header *h = header_of(n, slot);
+    uint64_t word = slot_load(h);
+    if (word_state(word) != SLOT_READY && word_state(word) != SLOT_RETIRED) {
+        return false;
+    }
+    uint8_t buf[KEY_MAX];
+    struct key_ref key = slot_key(n, slot, buf);
+    memcpy(out->key, key.data, key.size);
+    out->key_size = key.size;
+    out->ns = key.ns;
+    out->size = h->size;
+    out->generation = word_gen(word);
+    out->version = h->version;
+    out->state = word_state(word);
+    out->held = slot_held(n, slot);
+    return true;
+}
+
+uint32_t node_find(const struct node *n, struct key_ref key)
+{
+    return key_slot(n, lookup_hash(n->c.super->hash_seed, key), key, NULL);
+}

@@ -1,0 +1,314 @@
+/* node_work.c: what one commit carries, from decision to answer (group commit, PROTOCOLS rule 16).
+ *
+ * Two works: `open` collects while `flying` is at the committer. A key with an uncommitted effect is pending: a request on
+ * it stalls its session until the commit has succeeded or failed, so that no decision ever rests on what may not happen.
+ */
+#include "store/node_internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define COUNTER_AHEAD 1000000u /* versions are microseconds: meta is written about once a second */
+
+bool work_init(struct node *n)
+{
+    n->open = &n->work[0];
+    n->work[0].batch = batch_create();
+    n->work[1].batch = batch_create();
+    return n->work[0].batch && n->work[1].batch;
+}
+
+void work_free(struct node *n)
+{
+    for (unsigned i = 0; i < 2; i++) {
+        batch_destroy(n->work[i].batch);
+        free(n->work[i].effects);
+        free(n->work[i].members);
+    }
+}
+
+bool work_full(const struct node *n)
+{
+    return n->open->puts >= BATCH_MAX;
+}
+
+static bool room_for(void **array, uint32_t used, uint32_t *room, size_t each)
+{
+    if (used < *room) {
+        return true;
+    }
+    uint32_t bigger = *room ? *room * 2 : 256;
+    void *p = realloc(*array, bigger * each);
+    if (!p) {
+        return false;
+    }
+    *array = p;
+    *room = bigger;
+    return true;
+}
+
+struct effect *effect_add(struct node *n, enum effect_kind kind, uint64_t session, const struct msg_head *head,
+                          int64_t taken)
+{
+    struct work *w = n->open;
+    if (!room_for((void **)&w->effects, w->n_effects, &w->effects_room, sizeof *w->effects)) {
+        return NULL;
+    }
+    if (w->n_effects == 0) {
+        w->opened = n->now.mono;
+    }
+    struct effect *e = &w->effects[w->n_effects++];
+    *e = (struct effect){.kind = kind, .session = session, .taken = taken, .first = w->n_members};
+    if (head) {
+        e->head = *head;
+    }
+    w->puts += kind != EFFECT_EVICT;
+    return e;
+}
+
+bool member_add(struct node *n, struct effect *e, const struct member *m)
+{
+    struct work *w = n->open;
+    if (!room_for((void **)&w->members, w->n_members, &w->members_room, sizeof *w->members)) {
+        return false;
+    }
+    if (!m->kept && !pending_add(&n->pending, m->hash.home)) {
+        return false;
+    }
+    w->members[w->n_members++] = *m;
+    e->n++;
+    return true;
+}
+
+void work_undo(struct node *n, struct effect *e)
+{
+    struct work *w = n->open;
+    for (uint32_t i = e->first; i < e->first + e->n; i++) {
+        if (!w->members[i].kept) {
+            pending_drop(&n->pending, w->members[i].hash.home);
+        }
+    }
+    w->n_members = e->first;
+    w->puts -= e->kind != EFFECT_EVICT;
+    w->n_effects--;
+}
+
+uint64_t counter_next(struct node *n)
+{
+    n->counter = (n->counter > n->now.wall_us ? n->counter : n->now.wall_us) + 1;
+    return n->counter;
+}
+
+void work_turn(struct node *n)
+{
+    struct work *w = n->open;
+    if (n->flying || (w->n_effects == 0 && batch_count(w->batch) == 0)) {
+        return;
+    }
+    if (n->counter > n->counter_kept) {
+        if (batch_meta(w->batch, META_COUNTER, n->counter + COUNTER_AHEAD)) {
+            return; /* without memory now: the next turn tries again */
+        }
+        n->counter_kept = n->counter + COUNTER_AHEAD;
+    }
+    struct node_command *c = command_add(n, CMD_COMMIT, 0);
+    if (!c) {
+        return;
+    }
+    c->batch = w->batch;
+    w->started = n->now.mono;
+    n->flying = w;
+    n->open = w == &n->work[0] ? &n->work[1] : &n->work[0];
+    n->counters[NODE_COMMITS]++;
+    n->counters[NODE_COMMIT_OPS] += batch_count(w->batch);
+}
+
+static void answer_seal(struct node *n, const struct effect *e, const struct member *m)
+{
+    if (e->head.op == MSG_PUT) {
+        struct msg_token grants[4];
+        struct session *s = session_find(n, e->session);
+        uint32_t pages = slabs_slot_pages(n->slabs, m->slot);
+        uint32_t got = s && s->attached ? grant_some(n, s, pages, e->want, grants) : 0;
+        struct msg_reply *r = reply_add(n, e->session, &e->head, 0, got * (uint32_t)sizeof *grants);
+        if (r) {
+            r->count = got;
+            r->counter = e->counter;
+            r->region = n->c.super->region_id;
+            r->figure[0] = (uint64_t)pages * PAGE_BYTES;
+            memcpy(r + 1, grants, got * sizeof *grants);
+        }
+        return;
+    }
+    struct msg_reply *r = reply_add(n, e->session, &e->head, (int32_t)e->kept, (e->n + 7) / 8);
+    if (r) {
+        r->count = e->n;
+        r->counter = e->counter;
+        r->region = n->c.super->region_id;
+        for (uint32_t i = 0; i < e->n; i++) {
+            ((uint8_t *)(r + 1))[i / 8] |= (uint8_t)(m[i].kept << (i % 8));
+        }
+    }
+}
+
+static void complete_hold(struct node *n, const struct effect *e, const struct member *m)
+{
+    struct slot_header *h = header_of(n, m->old);
+    bool was = slot_held(n, m->old);
+    if (e->kind == EFFECT_HOLD) {
+        atomic_fetch_or_explicit(&h->flags, SLOT_HELD, memory_order_relaxed);
+        n->held += !was;
+        if (e->expiry) {
+            expiry_add(n, e->expiry, m->old);
+        }
+    } else if (e->last_hold) {
+        atomic_fetch_and_explicit(&h->flags, (uint8_t)~SLOT_HELD, memory_order_relaxed);
+        n->held -= was;
+    }
+    slot_return(n, m->old);
+    if (e->session != CONTROL_SESSION) {
+        reply_add(n, e->session, &e->head, 0, 0);
+    }
+}
+
+static void complete(struct node *n, const struct effect *e, const struct member *m)
+{
+    switch (e->kind) {
+    case EFFECT_SEAL:
+        publish(n, e, m, e->n);
+        answer_seal(n, e, m);
+        break;
+    case EFFECT_REMOVE:
+        unpublish(n, m);
+        n->counters[NODE_REMOVED]++;
+        reply_add(n, e->session, &e->head, 0, 0);
+        break;
+    case EFFECT_EVICT:
+        for (uint32_t i = 0; i < e->n; i++) {
+            n->evicting -= slot_bytes(n, m[i].old);
+            n->counters[NODE_EVICTED]++;
+            n->counters[NODE_EVICTED_BYTES] += slot_bytes(n, m[i].old);
+            unpublish(n, &m[i]);
+        }
+        n->evicting_slots -= e->n;
+        break;
+    case EFFECT_HOLD:
+    case EFFECT_DROP:
+    case EFFECT_EXPIRE: complete_hold(n, e, m); break;
+    case EFFECT_NAMESPACE: {
+        names_add(n, e->name, e->ns, e->flags);
+        pending_drop(&n->pending, e->pend);
+        struct msg_reply *r = reply_add(n, e->session, &e->head, (int32_t)e->flags, 0);
+        if (r) {
+            r->counter = e->ns;
+        }
+        break;
+    }
+    case EFFECT_NOTHING: break;
+    }
+}
+
+/* A delete must always work: what the commit refused goes again, in a batch that holds nothing that needs room. */
+static void send_again(struct node *n, const struct effect *e, const struct member *m)
+{
+    struct effect *again = effect_add(n, e->kind, e->session, &e->head, e->taken);
+    if (!again) {
+        return;
+    }
+    for (uint32_t i = 0; i < e->n; i++) {
+        uint8_t buf[KEY_MAX];
+        if (member_add(n, again, &m[i])) {
+            batch_delete(n->open->batch, slot_key(n, m[i].old, buf));
+        }
+    }
+}
+
+static void fail_seal(struct node *n, const struct effect *e, const struct member *m, int32_t status)
+{
+    struct session *s = session_find(n, e->session);
+    for (uint32_t i = 0; i < e->n; i++) {
+        if (m[i].kept) {
+            continue;
+        }
+        n->mark[m[i].slot] &= (uint8_t)~MARK_BUSY;
+        if (m[i].old != SLOT_NONE) {
+            slot_return(n, m[i].old);
+        }
+        /* Of a PUT the client keeps nothing; drafts stay its own, to be sealed again. */
+        list_push(n, s ? &s->drafts : &n->orphan.drafts, m[i].slot);
+        struct session *owner = s ? s : &n->orphan;
+        owner->draft_bytes += slot_bytes(n, m[i].slot);
+        n->draft_bytes += slot_bytes(n, m[i].slot);
+        n->drafts++;
+        if (e->head.op == MSG_PUT || !s || s->dead) {
+            draft_abort(n, owner, m[i].slot);
+        }
+    }
+    refuse(n, e->session, &e->head, status);
+}
+
+static void fail(struct node *n, const struct effect *e, const struct member *m, int32_t status)
+{
+    switch (e->kind) {
+    case EFFECT_SEAL: fail_seal(n, e, m, status); break;
+    case EFFECT_REMOVE:
+    case EFFECT_EVICT: send_again(n, e, m); break;
+    case EFFECT_HOLD:
+    case EFFECT_DROP:
+    case EFFECT_EXPIRE:
+        slot_return(n, m->old);
+        if (e->session != CONTROL_SESSION) {
+            refuse(n, e->session, &e->head, status);
+        }
+        break;
+    case EFFECT_NAMESPACE:
+        pending_drop(&n->pending, e->pend);
+        refuse(n, e->session, &e->head, status);
+        break;
+    case EFFECT_NOTHING: break;
+    }
+}
+
+static void work_phases(struct node *n, const struct work *w, const struct effect *e)
+{
+    if (e->session != CONTROL_SESSION) {
+        node_phase(n, PHASE_BATCH, w->started - e->taken);
+        node_phase(n, PHASE_COMMIT, n->now.mono - w->started);
+        answered(n, &e->head);
+        n->last_answers++;
+    }
+}
+
+void work_committed(struct node *n, struct batch *batch, int32_t status)
+{
+    struct work *w = n->flying;
+    if (!w || batch != w->batch) {
+        return;
+    }
+    n->flying = NULL;
+    n->last_answers = 0;
+    int32_t shown = status == -ENOSPC ? BERTH_EINDEXFULL : status;
+    if (status) {
+        n->counters[NODE_COMMIT_FAILED]++;
+        n->counter_kept = 0; /* its META may have been in there */
+    }
+    for (uint32_t i = 0; i < w->n_effects; i++) {
+        const struct effect *e = &w->effects[i];
+        const struct member *m = &w->members[e->first];
+        for (uint32_t k = 0; k < e->n; k++) {
+            if (!m[k].kept) {
+                pending_drop(&n->pending, m[k].hash.home);
+            }
+        }
+        if (status) {
+            fail(n, e, m, shown);
+        } else {
+            complete(n, e, m);
+        }
+        work_phases(n, w, e);
+    }
+    batch_clear(w->batch);
+    w->n_effects = w->n_members = w->puts = 0;
+    session_unstall(n);
+}

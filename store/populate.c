@@ -1,0 +1,125 @@
+/* populate.c: threads take chunks from a counter; the caller reports and waits. */
+#include "store/populate.h"
+
+#include "store/layout.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#define CHUNK (32ull << 20)
+#define THREADS_MAX 64u
+#define REPORT_NS 200000000L
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+struct work {
+    uint8_t *base;
+    uint64_t bytes;
+    _Atomic uint64_t next; /* first byte that nobody took */
+    _Atomic uint64_t done;
+    _Atomic int error; /* the first */
+    pthread_mutex_t lock;
+    pthread_cond_t idle;
+    unsigned working;
+};
+
+/* Kernels before 5.14: a write that changes nothing, atomic because a client of an earlier node may write there too. */
+static int touch(uint8_t *at, uint64_t n)
+{
+    for (uint64_t i = 0; i < n; i += PAGE_BYTES)
+        atomic_fetch_or_explicit((_Atomic uint8_t *)(at + i), 0, memory_order_relaxed);
+    return 0;
+}
+
+static int populate_chunk(uint8_t *at, uint64_t n)
+{
+    while (madvise(at, n, MADV_POPULATE_WRITE) != 0) {
+        if (errno == EINVAL)
+            return touch(at, n);
+        if (errno != EINTR && errno != EAGAIN)
+            return -errno;
+    }
+    return 0;
+}
+
+static void take_chunks(struct work *w)
+{
+    uint64_t at;
+    while (w->error == 0 && (at = atomic_fetch_add(&w->next, CHUNK)) < w->bytes) {
+        uint64_t n = w->bytes - at < CHUNK ? w->bytes - at : CHUNK;
+        int none = 0, e = populate_chunk(w->base + at, n);
+        if (e != 0)
+            atomic_compare_exchange_strong(&w->error, &none, e);
+        atomic_fetch_add(&w->done, n);
+    }
+}
+
+static void *worker(void *arg)
+{
+    struct work *w = arg;
+    take_chunks(w);
+    pthread_mutex_lock(&w->lock);
+    w->working--;
+    pthread_cond_signal(&w->idle);
+    pthread_mutex_unlock(&w->lock);
+    return NULL;
+}
+
+static void report(const struct work *w, const struct mem_progress *progress)
+{
+    if (progress != NULL && progress->report != NULL)
+        progress->report(progress->arg, w->done, w->bytes);
+}
+
+static void wait_and_report(struct work *w, const struct mem_progress *progress)
+{
+    pthread_mutex_lock(&w->lock);
+    while (w->working > 0) {
+        struct timespec until;
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_nsec += REPORT_NS;
+        until.tv_sec += until.tv_nsec / 1000000000L;
+        until.tv_nsec %= 1000000000L;
+        if (pthread_cond_clockwait(&w->idle, &w->lock, CLOCK_MONOTONIC, &until) == ETIMEDOUT)
+            report(w, progress);
+    }
+    pthread_mutex_unlock(&w->lock);
+}
+
+int populate(void *base, uint64_t bytes, unsigned threads, const struct mem_progress *progress)
+{
+    struct work w = {.base = base, .bytes = bytes};
+    pthread_t id[THREADS_MAX];
+    unsigned started = 0;
+    pthread_mutex_init(&w.lock, NULL);
+    pthread_cond_init(&w.idle, NULL);
+
+    uint64_t chunks = (bytes + CHUNK - 1) / CHUNK;
+    unsigned want = threads < THREADS_MAX ? threads : THREADS_MAX;
+    want = want < chunks ? want : (unsigned)chunks;
+    for (; started < want; started++) {
+        pthread_mutex_lock(&w.lock);
+        w.working++;
+        pthread_mutex_unlock(&w.lock);
+        if (pthread_create(&id[started], NULL, worker, &w) != 0) {
+            pthread_mutex_lock(&w.lock);
+            w.working--;
+            pthread_mutex_unlock(&w.lock);
+            break;
+        }
+    }
+    if (started == 0)
+        take_chunks(&w);
+    wait_and_report(&w, progress);
+    for (unsigned i = 0; i < started; i++)
+        pthread_join(id[i], NULL);
+    report(&w, progress);
+    pthread_cond_destroy(&w.idle);
+    pthread_mutex_destroy(&w.lock);
+    return w.error;
+}

@@ -1,0 +1,295 @@
+/* queue.c: opening, submitting to, reaping and closing a queue. What an operation does stands in queue_op.c. */
+#include "store/queue.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#define DEPTH_MAX 4096u
+
+/* ---- lists: the link stands in the operation ---- */
+
+void op_append(struct op_list *l, struct berth_op *op)
+{
+    op->reserved[0] = 0;
+    if (l->last) {
+        l->last->reserved[0] = (uintptr_t)op;
+    } else {
+        l->first = op;
+    }
+    l->last = op;
+}
+
+void op_push(struct op_list *l, struct berth_op *op)
+{
+    op->reserved[0] = (uintptr_t)l->first;
+    l->first = op;
+    l->last = l->last ? l->last : op;
+}
+
+struct berth_op *op_take(struct op_list *l)
+{
+    struct berth_op *op = l->first;
+    if (op) {
+        l->first = (struct berth_op *)(uintptr_t)op->reserved[0];
+        l->last = l->first ? l->last : NULL;
+    }
+    return op;
+}
+
+/* ---- the descriptor ---- */
+
+static int watch(int poll_fd, int fd)
+{
+    struct epoll_event e = {.events = EPOLLIN};
+    return epoll_ctl(poll_fd, EPOLL_CTL_ADD, fd, &e) == 0 ? 0 : -errno;
+}
+
+void queues_watch(struct berth *b, int old_socket, int socket)
+{
+    for (struct berth_queue *q = b->queues; q; q = q->next) {
+        epoll_ctl(q->poll_fd, EPOLL_CTL_DEL, old_socket, NULL);
+        watch(q->poll_fd, socket);
+    }
+}
+
+void queue_wake(struct berth_queue *q)
+{
+    uint64_t one = 1;
+    if (q->watched && write(q->event_fd, &one, sizeof one) < 0) {
+        return; /* full: it is readable */
+    }
+}
+
+/* Nobody waits in a call any more, but somebody may in poll: the node must ring. A reply that came before it could see the
+ * flag makes the descriptor readable here. */
+static void arm(struct berth_queue *q)
+{
+    struct berth *b = q->b;
+    if (!q->watched || !q->taken) {
+        return;
+    }
+    atomic_store_explicit(&b->ring->client_sleeping, 1, memory_order_seq_cst);
+    atomic_thread_fence(memory_order_seq_cst);
+    if (q->done.first
+        || atomic_load_explicit(&b->ring->reply_tail, memory_order_relaxed)
+               != atomic_load_explicit(&b->ring->reply_head, memory_order_relaxed)) {
+        queue_wake(q);
+    }
+}
+
+/* What made the descriptor readable has been seen. */
+static void disarm(struct berth_queue *q)
+{
+    uint64_t count;
+    if (q->watched) {
+        calls_quiet(q->b);
+        if (read(q->event_fd, &count, sizeof count) < 0) {
+            return;
+        }
+    }
+}
+
+int berth_queue_fd(struct berth_queue *q)
+{
+    if (!q || client_check(q->b)) {
+        return -EINVAL;
+    }
+    pthread_mutex_lock(&q->b->lock);
+    q->watched = true;
+    arm(q);
+    pthread_mutex_unlock(&q->b->lock);
+    return q->poll_fd;
+}
+
+/* ---- open, close ---- */
+
+int berth_queue_open(struct berth *b, unsigned depth, struct berth_queue **out)
+{
+    int rc = client_check(b);
+    if (rc) {
+        return rc;
+    }
+    if (depth < 1 || depth > DEPTH_MAX || !out) {
+        return berth_fail(-EINVAL, "a queue %u deep: 1 to %u are possible", depth, DEPTH_MAX);
+    }
+    struct berth_queue *q = calloc(1, sizeof *q);
+    if (!q) {
+        return berth_fail_plain(-ENOMEM);
+    }
+    q->b = b;
+    q->depth = depth;
+    q->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    q->poll_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (q->event_fd < 0 || q->poll_fd < 0) {
+        rc = -errno;
+        goto fail;
+    }
+    pthread_mutex_lock(&b->lock);
+    rc = watch(q->poll_fd, q->event_fd);
+    rc = rc ? rc : watch(q->poll_fd, b->calls.wake_fd);
+    rc = rc ? rc : watch(q->poll_fd, b->calls.socket);
+    if (rc == 0) {
+        q->next = b->queues;
+        b->queues = q;
+    }
+    pthread_mutex_unlock(&b->lock);
+    if (rc == 0) {
+        *out = q;
+        return 0;
+    }
+fail:
+    if (q->event_fd >= 0) {
+        close(q->event_fd);
+    }
+    if (q->poll_fd >= 0) {
+        close(q->poll_fd);
+    }
+    free(q);
+    return berth_fail_plain(rc);
+}
+
+/* Under the lock. Calls that are still in flight forget their queue. */
+static void leave(struct berth_queue *q)
+{
+    struct berth *b = q->b;
+    for (struct call *c = b->calls.first; c; c = c->next) {
+        if (c->queue == q) {
+            call_abandon(c);
+        }
+    }
+    struct berth_queue **at = &b->queues;
+    while (*at != q) {
+        at = &(*at)->next;
+    }
+    *at = q->next;
+    struct msg_token *token = &q->grant.token;
+    if (q->granted) {
+        grant_came(b, grant_pages(q->grant.size), 0, token, 1);
+    }
+}
+
+void berth_queue_close(struct berth_queue *q)
+{
+    if (!q) {
+        return;
+    }
+    struct berth *b = q->b;
+    bool forked = client_life(b) == LIFE_FORKED;
+    int64_t until = berth_deadline(forked ? 0 : b->timeout_ns);
+    struct berth_op *op;
+    while (!forked && berth_reap(q, &op, 1, until) > 0) {
+        if (op->opcode == BERTH_OP_GET && op->result == 0) {
+            berth_release(b, op->view, 1);
+        }
+    }
+    if (!forked) {
+        pthread_mutex_lock(&b->lock);
+        leave(q);
+        pthread_mutex_unlock(&b->lock);
+    }
+    close(q->event_fd);
+    close(q->poll_fd);
+    free(q);
+}
+
+/* ---- submit, reap ---- */
+
+void queue_complete(struct berth_queue *q, struct berth_op *op, long result)
+{
+    op->result = result;
+    op_append(&q->done, op);
+    queue_wake(q);
+    calls_wake(q->b, q);
+}
+
+int berth_submit(struct berth_queue *q, struct berth_op *ops, size_t n)
+{
+    if (!q) {
+        return berth_fail(-EINVAL, "no queue was given");
+    }
+    struct berth *b = q->b;
+    if (client_life(b) == LIFE_FORKED) {
+        return berth_fail_plain(BERTH_EFORKED);
+    }
+    if (n && !ops) {
+        return berth_fail(-EINVAL, "%zu operations, but no array of them", n);
+    }
+    size_t taken = 0;
+    calls_poll(b, false);
+    while (taken < n) {
+        pthread_mutex_lock(&b->lock);
+        bool room = q->taken < q->depth && !(b->calls.unsent && b->calls.state == CALLS_UP);
+        if (room) {
+            op_append(&q->parked, &ops[taken++]);
+            q->taken++;
+        }
+        pthread_mutex_unlock(&b->lock);
+        if (!room) {
+            break;
+        }
+        queue_begin(q);
+    }
+    pthread_mutex_lock(&b->lock);
+    arm(q);
+    pthread_mutex_unlock(&b->lock);
+    return taken || !n ? (int)taken : berth_fail_plain(BERTH_EBUSY_RING);
+}
+
+/* Something to take, something that can be begun now, or nothing to wait for. */
+static bool is_ready(void *arg)
+{
+    struct berth_queue *q = arg;
+    pthread_mutex_lock(&q->b->lock);
+    bool ready = q->done.first || !q->taken || (q->parked.first && !q->asked && !q->beginning);
+    pthread_mutex_unlock(&q->b->lock);
+    return ready;
+}
+
+static size_t take_done(struct berth_queue *q, struct berth_op **done, size_t max, bool *empty)
+{
+    size_t n = 0;
+    pthread_mutex_lock(&q->b->lock);
+    while (n < max && q->done.first) {
+        done[n++] = op_take(&q->done);
+        q->taken--;
+    }
+    *empty = !q->taken;
+    if (n || *empty) {
+        arm(q);
+    }
+    pthread_mutex_unlock(&q->b->lock);
+    return n;
+}
+
+long berth_reap(struct berth_queue *q, struct berth_op **done, size_t max, int64_t deadline)
+{
+    if (!q || !max || !done) {
+        return berth_fail(-EINVAL, "no queue, or no place for completions, was given");
+    }
+    struct berth *b = q->b;
+    if (client_life(b) == LIFE_FORKED) {
+        return berth_fail_plain(BERTH_EFORKED);
+    }
+    disarm(q);
+    calls_poll(b, q->watched);
+    for (;;) {
+        bool empty;
+        queue_begin(q);
+        size_t n = take_done(q, done, max, &empty);
+        if (n || empty) {
+            return (long)n;
+        }
+        if (deadline != BERTH_FOREVER && client_now() >= deadline) {
+            break;
+        }
+        calls_wait(b, q, is_ready, q, deadline);
+    }
+    pthread_mutex_lock(&b->lock);
+    arm(q);
+    pthread_mutex_unlock(&b->lock);
+    return 0;
+}

@@ -1,0 +1,46 @@
+/* queue.h: queues of asynchronous operations.
+ *
+ * An operation runs through at most three lists: `parked` from submit until it is begun, nobody's while its call is in
+ * flight, `done` until it is reaped. Operations are begun in the order of submission, by one thread at a time: a put that
+ * finds no granted slot asks for one and stops those behind it. The handle's lock guards all of it, but is not held while
+ * a payload is copied.
+ */
+#ifndef BERTH_STORE_QUEUE_H
+#define BERTH_STORE_QUEUE_H
+
+#include "store/build.h"
+
+struct op_list {
+    struct berth_op *first, *last;
+};
+
+struct berth_queue {
+    struct berth *b;
+    struct berth_queue *next; /* of the handle */
+    unsigned depth, taken;    /* taken: submitted and not reaped */
+    unsigned removing;        /* removes in flight: a key that is there may be about to go */
+    bool beginning;           /* a thread is at `parked` */
+    bool asked;               /* for a grant for the first of `parked` */
+    bool watched;             /* somebody has the descriptor: it must become readable */
+    int refused;              /* what the grant's answer was, if none came */
+    struct granted grant;
+    bool granted;
+    struct op_list parked, done;
+    int poll_fd, event_fd;
+};
+
+/* Begins what is parked, as far as it can be. Without the lock. */
+void queue_begin(struct berth_queue *q);
+/* Under the lock: the operation has its result. */
+void queue_complete(struct berth_queue *q, struct berth_op *op, long result);
+/* Under the lock: every queue's descriptor watches the new socket instead of the old one. */
+void queues_watch(struct berth *b, int old_socket, int socket);
+
+/* Under the lock: makes the descriptor readable, if somebody has it. */
+void queue_wake(struct berth_queue *q);
+
+void op_push(struct op_list *l, struct berth_op *op); /* in front */
+void op_append(struct op_list *l, struct berth_op *op);
+struct berth_op *op_take(struct op_list *l);
+
+#endif

@@ -1,0 +1,281 @@
+/* queue_op.c: what each operation of a queue does when it is begun, and when its reply has come. */
+#include "store/queue.h"
+#include "store/read.h"
+
+#include <errno.h>
+
+/* What an operation's arguments say is wrong with them. */
+static int check(const struct berth_queue *q, const struct berth_op *op)
+{
+    const struct berth *b = q->b;
+    int rc = client_check(b);
+    if (rc) {
+        return rc;
+    }
+    if (op->opcode == BERTH_OP_CANCEL || op->opcode == BERTH_OP_PURGE || op->opcode == BERTH_OP_PULL) {
+        return berth_fail(-EOPNOTSUPP, "operation %u belongs to a later version", op->opcode);
+    }
+    bool reads = op->opcode == BERTH_OP_GET || op->opcode == BERTH_OP_GET_INTO;
+    if (op->opcode >= BERTH_OPCODES || op->reserved0 || op->offset || (op->flags && !reads)) {
+        return berth_fail(-EINVAL, "operation %u is not known, or has a flag or offset that is not", op->opcode);
+    }
+    switch (op->opcode) {
+    case BERTH_OP_NOP:
+        return 0;
+    case BERTH_OP_PUT:
+        rc = build_check_put(b, &op->key, op->size, op->put);
+        return rc ? rc : op->size && !op->data ? -EINVAL : 0;
+    case BERTH_OP_CREATE:
+        rc = build_check_put(b, &op->key, op->size, op->put);
+        return rc ? rc : op->draft ? 0 : -EINVAL;
+    case BERTH_OP_ABORT:
+        return op->draft && op->n <= BERTH_GROUP_MAX ? 0 : -EINVAL;
+    case BERTH_OP_SEAL:
+        return build_check_drafts(b, op->draft, op->n);
+    case BERTH_OP_HOLD:
+    case BERTH_OP_DROP:
+        rc = client_check_key(b, &op->key);
+        rc = rc ? rc : build_check_label(op->label);
+        return rc ? rc : op->ttl_ns < 0 ? -EINVAL : 0;
+    case BERTH_OP_STAT:
+        return op->stat ? client_check_key(b, &op->key) : -EINVAL;
+    default:
+        return client_check_key(b, &op->key);
+    }
+}
+
+/* ---- replies, under the lock ---- */
+
+static int take_op(struct berth *b, struct berth_op *op, int status, const struct msg_reply *r, uint32_t bytes)
+{
+    switch (op->opcode) {
+    case BERTH_OP_CREATE:
+        return build_take_created(b, &(struct created){.draft = op->draft, .size = op->size}, status, r, bytes);
+    case BERTH_OP_SEAL:
+        return build_take_sealed(b, &(struct sealed){.drafts = op->draft, .n = op->n}, status, r, bytes);
+    case BERTH_OP_STAT:
+        return build_take_stat(b, op->stat, status, r, bytes);
+    case BERTH_OP_PUT:
+        return status;
+    default:
+        return status < 0 ? status : 0;
+    }
+}
+
+static void op_done(struct berth *b, struct call *c, int status, const struct msg_reply *r, uint32_t bytes)
+{
+    struct berth_queue *q = c->queue;
+    struct berth_op *op = c->arg;
+    q->removing -= op->opcode == BERTH_OP_REMOVE;
+    queue_complete(q, op, take_op(b, op, status, r, bytes));
+}
+
+static void grant_done(struct berth *b, struct call *c, int status, const struct msg_reply *r, uint32_t bytes)
+{
+    struct berth_queue *q = c->queue;
+    q->refused = build_take_granted(b, &q->grant, status, r, bytes);
+    q->granted = q->refused == 0;
+    q->asked = false;
+    queue_wake(q); /* the put can be begun: whoever polls must come and do it */
+    calls_wake(b, q);
+}
+
+/* ---- begin ---- */
+
+enum begun {
+    BEGUN_FLIES,  /* its call is in flight */
+    BEGUN_DONE,   /* it has its result */
+    BEGUN_PARKED  /* it waits for a slot, and so do those behind it */
+};
+
+static enum begun done_with(struct berth_queue *q, struct berth_op *op, long result)
+{
+    pthread_mutex_lock(&q->b->lock);
+    queue_complete(q, op, result);
+    pthread_mutex_unlock(&q->b->lock);
+    return BEGUN_DONE;
+}
+
+/* Under the lock. */
+static enum begun fly_locked(struct berth_queue *q, struct berth_op *op, struct call *c)
+{
+    c->queue = q;
+    c->arg = op;
+    c->done = op_done;
+    q->removing += op->opcode == BERTH_OP_REMOVE;
+    int rc = call_submit(q->b, c);
+    if (rc) {
+        q->removing -= op->opcode == BERTH_OP_REMOVE;
+        queue_complete(q, op, rc);
+        return BEGUN_DONE;
+    }
+    return BEGUN_FLIES;
+}
+
+static enum begun fly(struct berth_queue *q, struct berth_op *op, struct call *c)
+{
+    if (!c) {
+        return done_with(q, op, -ENOMEM);
+    }
+    if (op->deadline) {
+        call_deadline(q->b, c, op->deadline);
+    }
+    pthread_mutex_lock(&q->b->lock);
+    if (op->opcode == BERTH_OP_ABORT) {
+        build_forget(q->b, c);
+        for (size_t i = 0; i < op->n; i++) {
+            op->draft[i].data = NULL;
+        }
+    }
+    enum begun begun = fly_locked(q, op, c);
+    pthread_mutex_unlock(&q->b->lock);
+    return begun;
+}
+
+static bool kept_already(struct berth_queue *q, const struct berth_op *op)
+{
+    struct berth *b = q->b;
+    pthread_mutex_lock(&b->lock);
+    bool settled = !q->removing;
+    pthread_mutex_unlock(&b->lock);
+    return settled && client_keeps(b, op->key.ns) && read_there(b, thread_self(), &op->key);
+}
+
+static int64_t op_deadline(const struct berth_op *op)
+{
+    return op->deadline ? op->deadline : build_deadline(op->put);
+}
+
+/* Under the lock: a slot for the first of the parked operations, or a question for one on its way, or why there is none. */
+static enum begun find_slot_for(struct berth_queue *q, struct berth_op *op, struct msg_token *token)
+{
+    struct berth *b = q->b;
+    uint32_t pages = grant_pages(op->size);
+    if (q->granted) {
+        q->granted = false;
+        *token = q->grant.token;
+        return BEGUN_FLIES;
+    }
+    if (grant_take(b, pages, token)) {
+        return BEGUN_FLIES;
+    }
+    if (q->refused) {
+        int rc = q->refused;
+        q->refused = 0;
+        if (rc == BERTH_EFULL && grant_return_all(b)) {
+            return find_slot_for(q, op, token); /* what was at hand for other sizes may be the room that lacks */
+        }
+        queue_complete(q, op, rc);
+        return BEGUN_DONE;
+    }
+    struct call *c = build_grant(b, pages, op->size, grant_ask(b, pages), op_deadline(op));
+    if (!c) {
+        queue_complete(q, op, -ENOMEM);
+        return BEGUN_DONE;
+    }
+    q->grant.size = op->size;
+    c->queue = q;
+    c->done = grant_done;
+    q->asked = true;
+    int rc = call_submit(b, c);
+    if (rc == 0) {
+        return BEGUN_PARKED;
+    }
+    q->asked = false;
+    queue_complete(q, op, rc);
+    return BEGUN_DONE;
+}
+
+static enum begun begin_put(struct berth_queue *q, struct berth_op *op)
+{
+    struct berth *b = q->b;
+    struct msg_token token;
+    if (!q->granted && !q->refused && kept_already(q, op)) {
+        return done_with(q, op, BERTH_KEPT);
+    }
+    pthread_mutex_lock(&b->lock);
+    enum begun begun = find_slot_for(q, op, &token);
+    pthread_mutex_unlock(&b->lock);
+    if (begun != BEGUN_FLIES) {
+        return begun;
+    }
+    uint64_t checksum = build_copy(b, &token, op->data, op->size);
+    struct call *c = build_put(b, &op->key, op->size, op->put, &token, checksum);
+    pthread_mutex_lock(&b->lock);
+    if (c) {
+        c->want = grant_want(b, c->pages);
+        ((struct msg_put *)c->message)->want = c->want;
+        begun = fly_locked(q, op, c);
+    } else {
+        grant_came(b, grant_pages(op->size), 0, &token, 1);
+        queue_complete(q, op, -ENOMEM);
+        begun = BEGUN_DONE;
+    }
+    pthread_mutex_unlock(&b->lock);
+    return begun;
+}
+
+static enum begun begin_create(struct berth_queue *q, struct berth_op *op)
+{
+    if (kept_already(q, op)) {
+        return done_with(q, op, BERTH_KEPT);
+    }
+    return fly(q, op, build_create(q->b, &op->key, op->size, op->put));
+}
+
+static long read_now(struct berth_queue *q, struct berth_op *op)
+{
+    if (op->opcode == BERTH_OP_GET) {
+        return berth_get(q->b, op->key, op->view, op->flags, op->deadline);
+    }
+    return berth_get_into(q->b, op->key, op->data, op->size, op->flags, op->deadline);
+}
+
+static enum begun begin(struct berth_queue *q, struct berth_op *op)
+{
+    int rc = check(q, op);
+    if (rc) {
+        return done_with(q, op, rc);
+    }
+    switch (op->opcode) {
+    case BERTH_OP_PUT:
+        return begin_put(q, op);
+    case BERTH_OP_CREATE:
+        return begin_create(q, op);
+    case BERTH_OP_SEAL:
+        return fly(q, op, build_seal(q->b, op->draft, op->n));
+    case BERTH_OP_ABORT:
+        return fly(q, op, build_abort(op->draft, op->n));
+    case BERTH_OP_GET:
+    case BERTH_OP_GET_INTO:
+        return done_with(q, op, read_now(q, op));
+    case BERTH_OP_REMOVE:
+        return fly(q, op, build_key(MSG_REMOVE, &op->key, &op->version));
+    case BERTH_OP_HOLD:
+        return fly(q, op, build_hold(MSG_HOLD, &op->key, op->label, op->ttl_ns));
+    case BERTH_OP_DROP:
+        return fly(q, op, build_hold(MSG_DROP, &op->key, op->label, 0));
+    case BERTH_OP_STAT:
+        return fly(q, op, build_key(MSG_STAT, &op->key, NULL));
+    default:
+        return done_with(q, op, 0);
+    }
+}
+
+void queue_begin(struct berth_queue *q)
+{
+    pthread_mutex_t *lock = &q->b->lock;
+    pthread_mutex_lock(lock);
+    while (!q->beginning && !q->asked && q->parked.first) {
+        struct berth_op *op = op_take(&q->parked);
+        q->beginning = true;
+        pthread_mutex_unlock(lock);
+        enum begun begun = begin(q, op);
+        pthread_mutex_lock(lock);
+        q->beginning = false;
+        if (begun == BEGUN_PARKED) {
+            op_push(&q->parked, op);
+        }
+    }
+    pthread_mutex_unlock(lock);
+}

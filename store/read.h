@@ -1,0 +1,52 @@
+/* read.h: pinning one key or a batch, beneath the functions of berth.h. */
+#ifndef BERTH_STORE_READ_H
+#define BERTH_STORE_READ_H
+
+#include "store/find.h"
+#include "store/stat.h"
+#include "store/touch.h"
+
+#define READ_BATCH 32u /* keys whose cache misses overlap */
+
+/* After a first walk that did not end in a pin: again, bounded, then by asking the node. 0 or a negative error, recorded for
+ * nothing but a missing node. */
+int read_pin_slowly(struct berth *b, struct client_thread *t, const struct wanted *w, int64_t deadline, struct found *out);
+
+/* Pins n keys, READ_BATCH at most: all hashes, then all buckets, then all headers are on their way before the first is
+ * looked at. status[i]: 0 or a negative error. */
+void read_pin_batch(struct berth *b, struct client_thread *t, const struct berth_key *keys, uint32_t n, int64_t deadline,
+                    struct found *out, int *status);
+
+/* Whether this handle may have what it pinned, and with BERTH_VERIFY whether the payload is whole. */
+int read_accept(struct berth *b, struct client_thread *t, struct found f, unsigned flags);
+
+/* Whether lookup has the key ready now; false may also mean that only the node knows. */
+bool read_there(struct berth *b, struct client_thread *t, const struct berth_key *key);
+
+/* 1 ready, 0 not, for n keys, READ_BATCH at most. */
+void read_peek_batch(struct berth *b, struct client_thread *t, const struct berth_key *keys, uint32_t n, uint8_t *present);
+
+static inline const uint8_t *read_payload(const struct berth *b, const struct slot_header *h)
+{
+    return b->pool + (uint64_t)h->page * PAGE_BYTES;
+}
+
+static inline bool read_refused(const struct berth *b)
+{
+    return atomic_load_explicit(&b->pins->refuse, memory_order_relaxed);
+}
+
+static inline void read_view(struct berth *b, struct found f, struct berth_view *v)
+{
+    const struct slot_header *h = find_header(&b->lookup, f.slot);
+    *v = (struct berth_view){.data = read_payload(b, h),
+                             .size = h->size,
+                             .version = {.counter = h->version, .region = b->region_id},
+                             .checksum = h->checksum,
+                             .lineage = h->lineage,
+                             .slot = f.slot,
+                             .entry = f.entry,
+                             .ns = h->ns};
+}
+
+#endif

@@ -1,0 +1,130 @@
+/* log.c: events on stderr. Whatever a client, a peer or a file had a say in is escaped: a line is always one event, and a
+ * terminal never gets a control byte from it. */
+#include "store/shell/log.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MESSAGE_MAX 2048
+#define STAMP_MAX 64
+
+/* A library in somebody's process says what went wrong and no more; berthd sets its own level. */
+static _Atomic int threshold = LOG_WARNING;
+
+void log_set_level(enum log_level level)
+{
+    atomic_store_explicit(&threshold, (int)level, memory_order_relaxed);
+}
+
+static size_t stamp(char *out, size_t size, enum log_level level)
+{
+    static const char *const names[] = {"error", "warning", "info", "debug"};
+    struct timespec now;
+    struct tm utc;
+    char date[32];
+    clock_gettime(CLOCK_REALTIME, &now);
+    gmtime_r(&now.tv_sec, &utc);
+    strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%S", &utc);
+    return (size_t)snprintf(out, size, "%s.%03ldZ %s ", date, now.tv_nsec / 1000000, names[level]);
+}
+
+void log_event(enum log_level level, const char *format, ...)
+{
+    if ((int)level > atomic_load_explicit(&threshold, memory_order_relaxed) || level > LOG_DEBUG)
+        return;
+    char message[MESSAGE_MAX], line[STAMP_MAX + 4 * MESSAGE_MAX + 1];
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(message, sizeof message, format, args);
+    va_end(args);
+    if (n < 0)
+        return;
+    size_t length = (size_t)n < sizeof message ? (size_t)n : sizeof message - 1;
+    size_t at = stamp(line, STAMP_MAX, level);
+    at += escape_bytes(line + at, sizeof line - 1 - at, message, length);
+    line[at++] = '\n';
+    while (write(STDERR_FILENO, line, at) < 0 && errno == EINTR)
+        continue;
+}
+
+size_t escape_bytes(char *out, size_t size, const void *data, size_t n)
+{
+    static const char digits[] = "0123456789abcdef";
+    const uint8_t *in = data;
+    size_t at = 0;
+    if (size == 0)
+        return 0;
+    for (size_t i = 0; i < n; i++) {
+        char piece[4] = {'\\', 'x', digits[in[i] >> 4], digits[in[i] & 15]};
+        size_t length = sizeof piece;
+        if (in[i] == '\\') {
+            piece[1] = '\\';
+            length = 2;
+        } else if (in[i] >= 0x20 && in[i] < 0x7f) {
+            piece[0] = (char)in[i];
+            length = 1;
+        }
+        if (at + length >= size)
+            break;
+        memcpy(out + at, piece, length);
+        at += length;
+    }
+    out[at] = '\0';
+    return at;
+}
+
+static int hex(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    if (c >= 'a' && c <= 'f')
+        return c - 'a' + 10;
+    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+/* The byte of the escape at *text, behind its backslash; -1 if it is none. Moves *text behind it. */
+static int escape_value(const char **text)
+{
+    char c = *(*text)++;
+    switch (c) {
+    case '\\':
+        return '\\';
+    case 'n':
+        return '\n';
+    case 't':
+        return '\t';
+    case 'r':
+        return '\r';
+    case '0':
+        return 0;
+    case 'x':
+        break;
+    default:
+        return -1;
+    }
+    int high = hex((*text)[0]);
+    int low = high < 0 ? -1 : hex((*text)[1]);
+    *text += low < 0 ? 0 : 2;
+    return low < 0 ? -1 : high << 4 | low;
+}
+
+long unescape_bytes(void *out, size_t size, const char *text)
+{
+    uint8_t *bytes = out;
+    size_t at = 0;
+    while (*text != '\0') {
+        int value = (uint8_t)*text++;
+        if (value == '\\' && (value = escape_value(&text)) < 0)
+            return -EINVAL;
+        if (at == size)
+            return -EINVAL;
+        bytes[at++] = (uint8_t)value;
+    }
+    return (long)at;
+}

@@ -1,0 +1,267 @@
+/* loop.c: polling or sleeping.
+ *
+ * A wake-up through the kernel costs tens of microseconds in each direction, a poll of a ring in shared memory a few
+ * nanoseconds. So after work the node polls on for a while; how long is learnt: a request that comes soon after the node
+ * fell asleep makes it longer, one that comes late makes it shorter, down to none. On the CPU that the client runs on polling
+ * would only keep the client from running.
+ */
+#include "store/shell/loop.h"
+
+#include "store/shell/dispatch.h"
+#include "store/shell/session.h"
+#include "store/shell/watch.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#define POLL_LIBUV_NS 20000 /* sockets and timers wait at most so long while the node is busy */
+#define BUDGET_FIRST_NS 10000
+#define STALL_FIRST_NS 1000000    /* first sleep while a session waits for room in its reply ring .. */
+#define STALL_MAX_NS 1000000000LL /* .. and the longest: each is twice the last */
+
+/* A full barrier: what this side stored is visible before it loads what the other side stored. A build for ThreadSanitizer,
+ * which knows no fences, makes do with the sequentially consistent accesses around it. */
+static void full_barrier(void)
+{
+#if !BERTH_MAP_ONCE
+    atomic_thread_fence(memory_order_seq_cst);
+#endif
+}
+
+static void cpu_relax(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ __volatile__("yield");
+#endif
+}
+
+/* ---- what sleeps and wakes ---- */
+
+static void timer_ready(void *arg, int events)
+{
+    struct server *s = arg;
+    uint64_t fired;
+    (void)events;
+    if (read(s->timer_fd, &fired, sizeof(fired)) == (ssize_t)sizeof(fired))
+        s->timer_set = 0;
+}
+
+static void commit_ready(void *arg, int events)
+{
+    struct server *s = arg;
+    (void)events;
+    commit_rung(s->commit);
+}
+
+int loop_open(struct server *s)
+{
+    s->timer_at = INT64_MAX;
+    s->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+    if (s->timer_fd < 0)
+        return -errno;
+    s->timer_watch = watch_open(&s->loop, s->timer_fd, UV_READABLE, timer_ready, s);
+    s->commit_watch = watch_open(&s->loop, commit_fd(s->commit), UV_READABLE, commit_ready, s);
+    if (!s->timer_watch || !s->commit_watch)
+        return -ENOMEM;
+    /* Not those that this process may use: a node tied to one CPU may well poll while its clients run on others. */
+    bool alone = sysconf(_SC_NPROCESSORS_ONLN) < 2;
+    s->budget_max_ns = alone ? 0 : (int64_t)s->settings.spin_us * 1000;
+    return 0;
+}
+
+void loop_close(struct server *s)
+{
+    watch_close(s->timer_watch);
+    watch_close(s->commit_watch);
+    if (s->timer_fd >= 0)
+        close(s->timer_fd);
+    s->timer_fd = -1;
+}
+
+static void run_libuv(struct server *s, uv_run_mode mode)
+{
+    uv_run(&s->loop, mode);
+    s->polled = server_clock(s);
+    s->cpu = sched_getcpu();
+}
+
+/* Clients spin only while the node is awake on another CPU. */
+static void tell_cpu(struct server *s)
+{
+    for (unsigned i = 0; i < s->n_sessions; i++) {
+        struct session *c = s->sessions[i];
+        if (c->attached && atomic_load_explicit(&c->ring->node_cpu, memory_order_relaxed) != (uint32_t)s->cpu)
+            atomic_store_explicit(&c->ring->node_cpu, (uint32_t)s->cpu, memory_order_relaxed);
+    }
+}
+
+/* ---- one pass ---- */
+
+static bool take_touches(struct server *s)
+{
+    bool any = false;
+    for (unsigned i = 0; i < s->n_sessions; i++)
+        if (s->sessions[i]->attached)
+            any |= session_touches(s->sessions[i]);
+    return any;
+}
+
+/* The last session that had work: what it says of its CPU and its time decides whether polling pays. */
+static struct session *take_requests(struct server *s)
+{
+    struct session *last = NULL;
+    for (unsigned i = 0; i < s->n_sessions; i++) {
+        struct session *c = s->sessions[i];
+        if (c->attached && session_requests(c))
+            last = c;
+    }
+    return last;
+}
+
+static void wake_clients(struct server *s)
+{
+    bool fenced = false;
+    for (unsigned i = 0; i < s->n_sessions; i++) {
+        if (!s->sessions[i]->wake)
+            continue;
+        if (!fenced)
+            full_barrier();
+        fenced = true;
+        session_wake(s->sessions[i]);
+    }
+}
+
+/* Time between the last work and this request, on the client's word as far as that is possible. */
+static void learn(struct server *s, const struct session *c)
+{
+    int64_t came = c->taken_stamp > s->active && c->taken_stamp < s->now.mono ? c->taken_stamp : s->now.mono;
+    int64_t gap = came - s->active;
+    if (s->slept && gap < s->budget_max_ns) {
+        s->budget_ns = s->budget_ns ? 2 * s->budget_ns : BUDGET_FIRST_NS;
+        if (s->budget_ns > s->budget_max_ns)
+            s->budget_ns = s->budget_max_ns;
+    } else if (s->slept && s->budget_ns) {
+        s->budget_ns = s->budget_ns > BUDGET_FIRST_NS ? s->budget_ns / 2 : 0;
+    }
+    s->slept = false;
+    bool shared = c->attached && (int)atomic_load_explicit(&c->ring->client_cpu, memory_order_relaxed) == s->cpu;
+    s->patience_ns = shared ? 0 : s->budget_ns;
+}
+
+static bool pass(struct server *s)
+{
+    s->passes++;
+    bool work = take_touches(s);
+    struct session *last = take_requests(s);
+    work |= dispatch_committed(s);
+    if (s->timer_at <= server_clock(s)) {
+        struct node_event ev = {.kind = EV_TICK};
+        dispatch(s, &ev);
+    }
+    work |= dispatch_turn(s);
+    wake_clients(s);
+    if (last)
+        learn(s, last);
+    if (work || last) {
+        s->active = server_clock(s);
+        s->stalled_ns = 0;
+    }
+    sessions_free(s);
+    return work || last;
+}
+
+/* ---- sleep ---- */
+
+static void announce(struct server *s, uint32_t sleeping)
+{
+    atomic_store(&s->sleeping, sleeping);
+    for (unsigned i = 0; i < s->n_sessions; i++) {
+        struct session *c = s->sessions[i];
+        if (c->attached)
+            atomic_store(&c->ring->node_sleeping, sleeping);
+    }
+}
+
+/* Whether something came before the clients saw that the node sleeps; also sets how long it may sleep at most where a client
+ * does not read its replies, because making room there rings no bell. */
+static bool anything(struct server *s)
+{
+    bool stalled = false;
+    full_barrier();
+    if (commit_done(s->commit) || s->turn_due || atomic_load(&s->stop) != (uint32_t)s->stopping)
+        return true;
+    for (unsigned i = 0; i < s->n_sessions; i++) {
+        if (session_has_work(s->sessions[i]))
+            return true;
+        stalled |= session_stalled(s->sessions[i]);
+    }
+    if (!stalled)
+        s->stalled_ns = 0;
+    else if (s->stalled_ns == 0)
+        s->stalled_ns = STALL_FIRST_NS;
+    else if (s->stalled_ns < STALL_MAX_NS)
+        s->stalled_ns *= 2;
+    return false;
+}
+
+static void set_timer(struct server *s)
+{
+    int64_t at = s->timer_at;
+    int64_t now = server_clock(s);
+    if (s->stalled_ns && now + s->stalled_ns < at)
+        at = now + s->stalled_ns;
+    if (at < 1)
+        at = 1;
+    int64_t wanted = at == INT64_MAX ? 0 : at;
+    if (wanted == s->timer_set)
+        return;
+    struct itimerspec t = {.it_value = {.tv_sec = wanted / 1000000000, .tv_nsec = wanted % 1000000000}};
+    timerfd_settime(s->timer_fd, TFD_TIMER_ABSTIME, &t, NULL);
+    s->timer_set = wanted;
+}
+
+static void sleep_until_something(struct server *s)
+{
+    announce(s, 1);
+    if (!anything(s)) {
+        set_timer(s);
+        server_look_soon(s);
+        s->sleeps++;
+        s->slept = true;
+        run_libuv(s, UV_RUN_ONCE);
+        tell_cpu(s);
+    }
+    announce(s, 0);
+}
+
+static void begin_stop(struct server *s)
+{
+    struct node_event ev = {.kind = EV_STOP};
+    s->stopping = true;
+    dispatch(s, &ev);
+}
+
+void loop_run(struct server *s)
+{
+    s->cpu = sched_getcpu();
+    s->active = s->polled = server_clock(s);
+    while (!s->stopped) {
+        if (atomic_load_explicit(&s->stop, memory_order_relaxed) && !s->stopping)
+            begin_stop(s);
+        bool work = pass(s);
+        int64_t now = s->now.mono;
+        if (now - s->polled > POLL_LIBUV_NS) {
+            run_libuv(s, UV_RUN_NOWAIT);
+            tell_cpu(s);
+        } else if (!work && now - s->active >= s->patience_ns) {
+            sleep_until_something(s);
+        } else if (!work) {
+            cpu_relax();
+        }
+    }
+}

@@ -1,0 +1,150 @@
+/* prometheus.c: metrics in Prometheus' text format, version 0.0.4. */
+#include "store/shell/report.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static void gauge(FILE *f, const char *name, const char *help, uint64_t v)
+{
+    fprintf(f, "# HELP berth_%s %s\n# TYPE berth_%s gauge\nberth_%s %" PRIu64 "\n", name, help, name, name, v);
+}
+
+static void counter(FILE *f, const char *name, const char *help, uint64_t v)
+{
+    fprintf(f, "# HELP berth_%s_total %s\n# TYPE berth_%s_total counter\nberth_%s_total %" PRIu64 "\n", name, help,
+            name, name, v);
+}
+
+/* A label's value: backslash, quote and newline are escaped; other bytes of names have been checked or are the node's. */
+static void label(FILE *f, const char *text)
+{
+    for (; *text; text++) {
+        if (*text == '\\' || *text == '"')
+            fprintf(f, "\\%c", *text);
+        else if (*text == '\n')
+            fputs("\\n", f);
+        else
+            fputc(*text, f);
+    }
+}
+
+static void pool(FILE *f, const struct server *s, const struct node_status *st)
+{
+    gauge(f, "pool_bytes", "Bytes of the pool.", s->region.pool.bytes);
+    gauge(f, "pool_used_bytes", "Bytes of slots in use.", st->slabs.used_bytes);
+    gauge(f, "pool_free_bytes", "Bytes of free units and free slots.", st->slabs.free_bytes);
+    gauge(f, "pool_largest_free_bytes", "Largest object that fits without evicting.", st->slabs.largest_bytes);
+    gauge(f, "sealed_bytes", "Slot bytes of sealed objects.", st->sealed_bytes);
+    gauge(f, "object_bytes", "Payload bytes of sealed objects.", st->object_bytes);
+    gauge(f, "draft_bytes", "Slot bytes granted or being written.", st->draft_bytes);
+    gauge(f, "retired_bytes", "Slot bytes that wait for readers.", st->retired_bytes);
+    gauge(f, "objects", "Sealed objects.", st->objects);
+    gauge(f, "drafts", "Slots being written.", st->drafts);
+    gauge(f, "grants", "Slots granted for puts to come.", st->grants);
+    gauge(f, "retired", "Slots that wait for readers.", st->retired);
+    gauge(f, "held", "Objects with a hold.", st->held);
+    gauge(f, "waiting", "Requests that wait for room.", st->waiting);
+    gauge(f, "index_map_bytes", "Bytes of the index map.", st->index.map_bytes);
+    gauge(f, "index_used_bytes", "Bytes of the index map in use.", st->index.used_bytes);
+    gauge(f, "index_records", "Records in the index.", st->index.records);
+    gauge(f, "high_bytes", "High watermark.", st->high_bytes);
+    gauge(f, "low_bytes", "Low watermark.", st->low_bytes);
+    gauge(f, "incarnation", "Starts of the node on this region.", s->region.incarnation);
+    gauge(f, "healthy", "1 if nothing of the region is missing and the last commit went well.",
+          !s->unlinked[0] && !s->commit_error);
+}
+
+static void sessions(FILE *f, const struct server *s)
+{
+    uint64_t attached = 0, living = 0;
+    for (unsigned i = 0; i < s->n_sessions; i++) {
+        attached += s->sessions[i]->attached;
+        living += !s->sessions[i]->dead;
+    }
+    gauge(f, "sessions", "Sessions whose process lives.", living);
+    gauge(f, "sessions_attached", "Sessions with a connection.", attached);
+}
+
+static void histogram(FILE *f, const char *name, const char *key, const char *value, const uint64_t *bucket, unsigned n,
+                      double sum)
+{
+    uint64_t count = 0;
+    for (unsigned i = 0; i < n; i++) {
+        count += bucket[i];
+        /* Powers of four are fine enough to be looked at and few enough to be kept. */
+        if (i % 2 == 0)
+            continue;
+        fprintf(f, "berth_%s_bucket{%s=\"", name, key);
+        label(f, value);
+        fprintf(f, "\",le=\"%.9g\"} %" PRIu64 "\n", (double)(UINT64_C(2) << i) / 1e9, count);
+    }
+    fprintf(f, "berth_%s_bucket{%s=\"", name, key);
+    label(f, value);
+    fprintf(f, "\",le=\"+Inf\"} %" PRIu64 "\nberth_%s_sum{%s=\"", count, name, key);
+    label(f, value);
+    fprintf(f, "\"} %.9g\nberth_%s_count{%s=\"", sum, name, key);
+    label(f, value);
+    fprintf(f, "\"} %" PRIu64 "\n", count);
+}
+
+static void phases(FILE *f, const struct node_status *st)
+{
+    fputs(
+        "# HELP berth_request_phase_seconds Time of requests by phase.\n# TYPE berth_request_phase_seconds histogram\n",
+        f);
+    for (unsigned i = 0; i < PHASES; i++) {
+        const struct node_histogram *h = &st->phase[i];
+        histogram(f, "request_phase_seconds", "phase", node_phase_names[i], h->bucket, 40, (double)h->sum_ns / 1e9);
+    }
+}
+
+static void local(FILE *f, const struct server *s)
+{
+    struct lane_sums sums;
+    report_lanes(s, &sums);
+    const uint64_t *c = sums.counter;
+    counter(f, "local_gets", "Local gets: hits and misses.", c[LANE_HITS] + c[LANE_MISSES]);
+    counter(f, "local_hits", "Local gets that found their key.", c[LANE_HITS]);
+    counter(f, "local_misses", "Local gets that did not.", c[LANE_MISSES]);
+    counter(f, "local_hit_bytes", "Bytes of local hits.", c[LANE_HIT_BYTES]);
+    counter(f, "local_exists", "Keys asked for by exists.", c[LANE_EXISTS]);
+    counter(f, "local_verify_failed", "Gets whose payload did not match its checksum.", c[LANE_VERIFY_FAILED]);
+    counter(f, "local_retries", "Pins taken again because the slot changed.", c[LANE_RETRIES]);
+    counter(f, "local_asks", "Misses that asked the node.", c[LANE_ASKS]);
+    counter(f, "local_puts", "Puts copied by clients.", c[LANE_PUTS]);
+    counter(f, "local_put_bytes", "Bytes of those puts.", c[LANE_PUT_BYTES]);
+    counter(f, "local_copy_ns", "Nanoseconds in those copies.", c[LANE_COPY_NS]);
+    double sum = 0;
+    for (unsigned i = 0; i < 32; i++)
+        sum += (double)sums.get_ns[i] * 1.5 * (double)(UINT64_C(1) << i) / 1e9;
+    fputs("# HELP berth_local_get_seconds Time of one local get in 1,024; the sum is an estimate from the buckets.\n"
+          "# TYPE berth_local_get_seconds histogram\n",
+          f);
+    histogram(f, "local_get_seconds", "sampled", "1/1024", sums.get_ns, 32, sum);
+}
+
+char *report_metrics(struct server *s)
+{
+    struct node_status st;
+    char *text = NULL;
+    size_t size = 0;
+    FILE *f = open_memstream(&text, &size);
+    if (!f)
+        return NULL;
+    node_status(s->node, &st);
+    pool(f, s, &st);
+    sessions(f, s);
+    for (unsigned i = 0; i < NODE_COUNTERS; i++) {
+        if (i == NODE_INDEX_ONLY)
+            gauge(f, node_counter_names[i], "Keys that found no room in lookup.", st.counter[i]);
+        else
+            counter(f, node_counter_names[i], "Counter of the node core.", st.counter[i]);
+    }
+    phases(f, &st);
+    local(f, s);
+    if (fclose(f) == 0)
+        return text;
+    free(text);
+    return NULL;
+}

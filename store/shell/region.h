@@ -1,0 +1,64 @@
+/* region.h: a region directory: its lock, its files, their mappings, its index.
+ *
+ *   lock       OFD-locked by the node that runs; holds its pid and start time (region_lock.h)
+ *   pool-0     payload
+ *   slots      superblock, slab directory, slot headers (sparse, grown by fallocate ahead of use)
+ *   lookup     hash table
+ *   tails      cells (sparse, grown likewise)
+ *   clients/   pin files, one a session
+ *   index/     LMDB
+ */
+#ifndef BERTH_SHELL_REGION_H
+#define BERTH_SHELL_REGION_H
+
+#include "index/lmdb.h"
+#include "index/lookup.h"
+#include "store/memkind.h"
+#include "store/shell/settings.h"
+
+struct region {
+    char path[256];
+    int dir_fd, clients_fd, lock_fd;
+    const struct memkind *kind;
+    struct mem_pool pool;
+    int slots_fd, lookup_fd, tails_fd;
+    uint64_t slots_bytes, lookup_bytes, tails_bytes;
+    struct slots_super *super;
+    struct slab_entry *dir;
+    struct slot_header *headers;
+    struct lookup lookup;
+    uint8_t *tails;
+    uint32_t n_tails;
+    struct lmdb_index *index;
+    uint64_t incarnation;
+    bool first;       /* made new: nothing to recover */
+    bool clean;       /* the last node stopped cleanly */
+    bool remove;      /* embedded: unlink everything at close */
+    char began[256];  /* one sentence: new because .., or warm restart of .. */
+    bool locked;      /* the pool is mlocked */
+    char lock_note[200]; /* why not */
+    bool made;              /* the directory was made by this open */
+    uint32_t headers_ready; /* headers and cells that have memory */
+    uint32_t tails_ready;
+};
+
+/* Opens or makes the region that the settings name (an embedded node whose settings name none: a directory of its own that
+ * goes at close): takes the lock, waits until the process that had it is gone, removes leftovers of dead nodes beside it
+ * (of embedded ones always, of others that did not stop cleanly where space is short without), checks space in tmpfs,
+ * cgroup v1 and v2, memory and memlock before it allocates, reserves and populates, formats or attaches.
+ * Another boot, pool UUID or format starts empty and `began` says why. Another pool size of a region with objects is
+ * refused with -EINVAL; its MR size and most objects stay what they were. 0; -EBUSY ("held by pid N"); -ENOSPC, -ENOMEM ("needs X, Y free at PATH", with the fix); -EPERM (lock=required);
+ * -EACCES; -EIO. On an error nothing is left behind that was not there. */
+int region_open(struct region *r, const struct settings *s, const struct mem_progress *progress, char *why, size_t why_size);
+/* Unmaps and unlocks; clean: every commit is done, mark it so. */
+void region_close(struct region *r, bool clean);
+
+/* For node_config: env is the region. */
+int region_grow_headers(void *env, uint32_t n);
+int region_grow_tails(void *env, uint32_t n);
+
+/* Whether every file is still linked where it was (logind and tmpfiles remove files of running services): 0, or -ENOENT
+ * with a sentence that names file, cause and fix. Existing mappings stay valid. */
+int region_linked(const struct region *r, char *why, size_t why_size);
+
+#endif

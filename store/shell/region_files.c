@@ -1,0 +1,279 @@
+/* region_files.c: slots, lookup and tails.
+ *
+ * slots and tails have their full size from the beginning, so that no mapping ever has to grow, but memory only as far as
+ * they are used: fallocate goes ahead of use, because a store into a hole of a full tmpfs is a SIGBUS.
+ */
+#include "store/shell/region_files.h"
+
+#include "store/map.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define HEADERS_STEP 4096u /* 512 KiB */
+#define HEADERS_LEAST 4096u /* a slab of 4 KiB slots takes 512 in one piece */
+#define TAILS_STEP 4096u   /* 256 KiB */
+#define CELLS_A_KEY ((KEY_MAX - KEY_HEAD + TAIL_CELL - 1) / TAIL_CELL)
+
+static uint64_t round_up(uint64_t n, uint64_t to)
+{
+    return (n + to - 1) / to * to;
+}
+
+static void shape_sizes(struct region_shape *s)
+{
+    s->headers_offset = round_up(REGION_DIR_OFFSET + (uint64_t)s->n_units * sizeof(struct slab_entry), PAGE_BYTES);
+    s->slots_bytes = round_up(s->headers_offset + (uint64_t)s->max_headers * sizeof(struct slot_header), PAGE_BYTES);
+    s->tails_bytes = round_up((uint64_t)s->n_tails * TAIL_CELL, PAGE_BYTES);
+}
+
+void region_shape(struct region_shape *out, const struct settings *s)
+{
+    uint64_t headers = s->max_objects < HEADERS_LEAST ? HEADERS_LEAST : round_up(s->max_objects, UNIT_PAGES);
+    headers = headers < SLOT_NONE ? headers : SLOT_NONE - 1;
+    uint64_t cells = headers * CELLS_A_KEY;
+    *out = (struct region_shape){
+        .pool_bytes = s->pool,
+        .mr_bytes = s->mr_size,
+        .n_units = (uint32_t)(s->pool / UNIT_BYTES),
+        .max_headers = (uint32_t)headers,
+        .n_tails = cells < UINT32_MAX ? (uint32_t)cells : UINT32_MAX - 1,
+        .lookup_bytes = lookup_bytes(headers),
+    };
+    shape_sizes(out);
+}
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static uint64_t slots_at_start(const struct region_shape *s)
+{
+    return least(s->slots_bytes, s->headers_offset + HEADERS_STEP * sizeof(struct slot_header));
+}
+
+static uint64_t tails_at_start(const struct region_shape *s)
+{
+    return least(s->tails_bytes, TAILS_STEP * TAIL_CELL);
+}
+
+uint64_t region_files_bytes(const struct region_shape *s)
+{
+    return s->pool_bytes + slots_at_start(s) + s->lookup_bytes + tails_at_start(s);
+}
+
+/* ---- as they are ---- */
+
+static int open_old(int dir_fd, const char *name, int *out, uint64_t *bytes)
+{
+    struct stat st;
+    int fd = openat(dir_fd, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0)
+        return errno == ENOENT ? -ENOENT : -errno;
+    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
+        close(fd);
+        return -EPROTO;
+    }
+    *out = fd;
+    *bytes = (uint64_t)st.st_size;
+    return 0;
+}
+
+static int super_read(int fd, uint64_t bytes, struct slots_super *super, struct region_shape *out)
+{
+    if (pread(fd, super, sizeof *super, 0) != (ssize_t)sizeof *super)
+        return -EPROTO;
+    if (super->magic != SLOTS_MAGIC || super->format != LAYOUT_FORMAT || super->fingerprint != LAYOUT_FINGERPRINT)
+        return -EPROTO;
+    *out = (struct region_shape){
+        .pool_bytes = super->pool_bytes,
+        .mr_bytes = super->mr_bytes,
+        .n_units = super->n_units,
+        .max_headers = super->max_headers,
+    };
+    shape_sizes(out);
+    bool fits = super->n_units > 0 && super->pool_bytes == (uint64_t)super->n_units * UNIT_BYTES && super->mr_bytes > 0
+                && super->mr_bytes % UNIT_BYTES == 0 && super->max_headers > 0 && super->max_headers < SLOT_NONE
+                && super->dir_offset == REGION_DIR_OFFSET && super->headers_offset == out->headers_offset
+                && bytes == out->slots_bytes && super->n_pools == 1 && super->page_shift == 12;
+    return fits ? 0 : -EPROTO;
+}
+
+static int pool_fits(const struct region *r, uint64_t bytes)
+{
+    struct stat st;
+    if (fstatat(r->dir_fd, "pool-0", &st, AT_SYMLINK_NOFOLLOW) != 0)
+        return -ENOENT;
+    return S_ISREG(st.st_mode) && (uint64_t)st.st_size == bytes ? 0 : -EPROTO;
+}
+
+int region_files_probe(struct region *r, struct region_shape *out, struct slots_super *super)
+{
+    struct region_shape shape;
+    int e = open_old(r->dir_fd, "slots", &r->slots_fd, &r->slots_bytes);
+    e = e != 0 ? e : open_old(r->dir_fd, "lookup", &r->lookup_fd, &r->lookup_bytes);
+    e = e != 0 ? e : open_old(r->dir_fd, "tails", &r->tails_fd, &r->tails_bytes);
+    e = e != 0 ? e : super_read(r->slots_fd, r->slots_bytes, super, &shape);
+    e = e != 0 ? e : pool_fits(r, shape.pool_bytes);
+    if (e == 0 && (r->tails_bytes / TAIL_CELL >= UINT32_MAX || r->tails_bytes % PAGE_BYTES != 0 || r->lookup_bytes == 0))
+        e = -EPROTO;
+    if (e != 0) {
+        region_files_close(r);
+        return e;
+    }
+    shape.lookup_bytes = r->lookup_bytes;
+    shape.tails_bytes = r->tails_bytes;
+    shape.n_tails = (uint32_t)(r->tails_bytes / TAIL_CELL);
+    *out = shape;
+    return 0;
+}
+
+/* ---- anew ---- */
+
+static int make_one(struct region *r, const char *name, uint64_t bytes, uint64_t allocated, uint32_t mode, int *out,
+                    char *why, size_t why_size)
+{
+    int fd = openat(r->dir_fd, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    bool done = fd >= 0 && fchmod(fd, mode) == 0 && ftruncate(fd, (off_t)bytes) == 0
+                && fallocate(fd, 0, 0, (off_t)allocated) == 0;
+    if (done) {
+        *out = fd;
+        return 0;
+    }
+    int e = errno;
+    snprintf(why, why_size, "can't make '%s/%s' with %llu KiB: %s: make the pool smaller, or the file system larger", r->path,
+             name, (unsigned long long)(allocated >> 10), strerror(e));
+    if (fd >= 0)
+        close(fd);
+    return -e;
+}
+
+int region_files_make(struct region *r, const struct region_shape *shape, const struct lmdb_identity *id, uint32_t mode,
+                      char *why, size_t why_size)
+{
+    int e = make_one(r, "slots", shape->slots_bytes, slots_at_start(shape), mode, &r->slots_fd, why, why_size);
+    if (e == 0)
+        e = make_one(r, "lookup", shape->lookup_bytes, shape->lookup_bytes, mode, &r->lookup_fd, why, why_size);
+    if (e == 0)
+        e = make_one(r, "tails", shape->tails_bytes, tails_at_start(shape), mode, &r->tails_fd, why, why_size);
+    if (e != 0)
+        goto fail;
+    struct slots_super super = {
+        .format = LAYOUT_FORMAT,
+        .fingerprint = LAYOUT_FINGERPRINT,
+        .region_id = id->region_id,
+        .pool_bytes = shape->pool_bytes,
+        .mr_bytes = shape->mr_bytes,
+        .dir_offset = REGION_DIR_OFFSET,
+        .headers_offset = shape->headers_offset,
+        .hash_seed = id->hash_seed,
+        .n_units = shape->n_units,
+        .max_headers = shape->max_headers,
+        .n_pools = 1,
+        .page_shift = 12,
+    };
+    memcpy(super.uuid, id->uuid, sizeof super.uuid);
+    void *lookup = map_shared(r->lookup_fd, shape->lookup_bytes, PROT_READ | PROT_WRITE);
+    if (lookup != NULL && pwrite(r->slots_fd, &super, sizeof super, 0) == (ssize_t)sizeof super) {
+        lookup_format(lookup, shape->lookup_bytes, id->uuid, id->hash_seed);
+        unmap_shared(lookup, shape->lookup_bytes);
+        return 0;
+    }
+    e = -errno;
+    snprintf(why, why_size, "can't write '%s/slots' or '%s/lookup': %s", r->path, r->path, strerror(-e));
+    unmap_shared(lookup, shape->lookup_bytes);
+fail:
+    region_files_close(r);
+    return e;
+}
+
+int region_files_map(struct region *r, const struct region_shape *shape, char *why, size_t why_size)
+{
+    r->slots_bytes = shape->slots_bytes;
+    r->lookup_bytes = shape->lookup_bytes;
+    r->tails_bytes = shape->tails_bytes;
+    r->n_tails = shape->n_tails;
+    uint8_t *slots = map_shared(r->slots_fd, r->slots_bytes, PROT_READ | PROT_WRITE);
+    void *lookup = map_shared(r->lookup_fd, r->lookup_bytes, PROT_READ | PROT_WRITE);
+    r->tails = map_shared(r->tails_fd, r->tails_bytes, PROT_READ | PROT_WRITE);
+    int e = slots == NULL || lookup == NULL || r->tails == NULL ? -ENOMEM : lookup_attach(&r->lookup, lookup, r->lookup_bytes);
+    if (e != 0) {
+        snprintf(why, why_size, "can't map the files of '%s': %s", r->path, strerror(-e));
+        unmap_shared(slots, r->slots_bytes);
+        unmap_shared(lookup, r->lookup_bytes);
+        region_files_close(r);
+        return e;
+    }
+    r->super = (struct slots_super *)slots;
+    r->dir = (struct slab_entry *)(slots + REGION_DIR_OFFSET);
+    r->headers = (struct slot_header *)(slots + shape->headers_offset);
+    r->lookup.headers = r->headers;
+    r->lookup.n_headers = shape->max_headers;
+    r->lookup.tails = r->tails;
+    r->lookup.n_tails = r->n_tails;
+    return 0;
+}
+
+static void close_one(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}
+
+void region_files_close(struct region *r)
+{
+    unmap_shared(r->tails, r->tails_bytes);
+    unmap_shared(r->lookup.super, r->lookup_bytes);
+    unmap_shared(r->super, r->slots_bytes);
+    r->tails = NULL;
+    r->lookup = (struct lookup){0};
+    r->super = NULL;
+    close_one(&r->tails_fd);
+    close_one(&r->lookup_fd);
+    close_one(&r->slots_fd);
+}
+
+/* ---- growing ---- */
+
+/* A step ahead where there is room for it, else just what is needed. */
+static int grow(int fd, uint64_t offset, uint32_t item, uint32_t n, uint32_t most, uint32_t step, uint32_t *ready)
+{
+    if (n <= *ready)
+        return 0;
+    if (n > most)
+        return -ENOSPC;
+    uint32_t ahead = (uint32_t)least(most, round_up((uint64_t)n, step));
+    for (uint32_t to = ahead;; to = n) {
+        uint64_t from = offset + (uint64_t)*ready * item, bytes = (uint64_t)(to - *ready) * item;
+        int e;
+        do
+            e = fallocate(fd, FALLOC_FL_KEEP_SIZE, (off_t)from, (off_t)bytes) == 0 ? 0 : errno;
+        while (e == EINTR);
+        if (e == 0) {
+            *ready = to;
+            return 0;
+        }
+        if (to == n)
+            return -ENOSPC;
+    }
+}
+
+int region_grow_headers(void *env, uint32_t n)
+{
+    struct region *r = env;
+    return grow(r->slots_fd, r->super->headers_offset, sizeof(struct slot_header), n, r->super->max_headers, HEADERS_STEP,
+                &r->headers_ready);
+}
+
+int region_grow_tails(void *env, uint32_t n)
+{
+    struct region *r = env;
+    return grow(r->tails_fd, 0, TAIL_CELL, n, r->n_tails, TAILS_STEP, &r->tails_ready);
+}

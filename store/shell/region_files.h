@@ -1,0 +1,31 @@
+/* region_files.h: the files of a region: their sizes, making them, taking over what is there. */
+#ifndef BERTH_SHELL_REGION_FILES_H
+#define BERTH_SHELL_REGION_FILES_H
+
+#include "store/shell/region.h"
+
+struct region_shape {
+    uint64_t pool_bytes, mr_bytes;
+    uint32_t n_units, max_headers, n_tails;
+    uint64_t headers_offset, slots_bytes, lookup_bytes, tails_bytes;
+};
+
+#define REGION_DIR_OFFSET 4096u
+
+void region_shape(struct region_shape *out, const struct settings *s);
+
+/* Opens slots, lookup and tails as an earlier node left them and fills *out from them. 0; -ENOENT (none there, or not all);
+ * -EPROTO (of another format, or sizes that contradict each other). The descriptors go to r. */
+int region_files_probe(struct region *r, struct region_shape *out, struct slots_super *super);
+
+/* Makes them anew: slots and lookup of this identity, with the beginning of what grows; super's magic is left 0. */
+int region_files_make(struct region *r, const struct region_shape *shape, const struct lmdb_identity *id, uint32_t mode,
+                      char *why, size_t why_size);
+/* Maps what region_files_probe or _make opened. -EPROTO: lookup is of another pool. */
+int region_files_map(struct region *r, const struct region_shape *shape, char *why, size_t why_size);
+void region_files_close(struct region *r);
+
+/* Bytes that are allocated at the start. */
+uint64_t region_files_bytes(const struct region_shape *shape);
+
+#endif

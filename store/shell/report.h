@@ -1,0 +1,21 @@
+/* report.h: what the node says of itself: status, pins and check as JSON ("schema": 1), metrics as Prometheus text. */
+#ifndef BERTH_SHELL_REPORT_H
+#define BERTH_SHELL_REPORT_H
+
+#include "store/shell/state.h"
+
+/* The text of enum msg_what, malloc'd; NULL: no memory, or no such report. key: PINS of one key, or NULL. */
+char *report_make(struct server *s, unsigned what, const struct key_ref *key);
+
+/* Local reads of every session that is or was. */
+void report_lanes(const struct server *s, struct lane_sums *out);
+
+/* report_pins.c, prometheus.c */
+char *report_pins(struct server *s, const struct key_ref *key);
+char *report_metrics(struct server *s);
+
+/* Mean and quantile q (0 to 1) of a histogram, in ns: the upper end of the bucket that it falls in. */
+double histogram_mean(const struct node_histogram *h);
+uint64_t histogram_quantile(const uint64_t *bucket, unsigned n, double q);
+
+#endif

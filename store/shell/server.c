@@ -1,0 +1,451 @@
+#include "store/shell/server.h"
+
+#include "store/shell/adopt.h"
+#include "store/shell/dispatch.h"
+#include "store/shell/handshake.h"
+#include "store/shell/listen.h"
+#include "store/shell/liveness.h"
+#include "store/shell/log.h"
+#include "store/shell/loop.h"
+#include "store/shell/report.h"
+#include "store/shell/session.h"
+#include "store/shell/state.h"
+#include "store/shell/watch.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#define COMMIT_INLINE 64u  /* operations: above, a thread does it */
+#define OFFSETS_NS 1000000 /* how old the other clocks' distance from CLOCK_MONOTONIC may be */
+#define FDS_WANTED 8192u   /* five a session, and the node's own */
+#define PROGRESS_NS 1000000000LL
+
+struct hook {
+    struct hook *next;
+    struct watch *watch;
+    uv_timer_t timer;
+    void (*call)(void *arg);
+    void *arg;
+};
+
+/* ---- clocks ---- */
+
+static int64_t clock_ns(clockid_t id)
+{
+    struct timespec t;
+    clock_gettime(id, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+int64_t server_clock(struct server *s)
+{
+    int64_t mono = clock_ns(CLOCK_MONOTONIC);
+    if (mono - s->offsets_read > OFFSETS_NS) {
+        s->boot_offset = clock_ns(CLOCK_BOOTTIME) - mono;
+        s->wall_offset_us = (clock_ns(CLOCK_REALTIME) - mono) / 1000;
+        s->offsets_read = mono;
+    }
+    s->now.mono = mono;
+    s->now.boot = mono + s->boot_offset;
+    s->now.wall_us = (uint64_t)(mono / 1000 + s->wall_offset_us);
+    return mono;
+}
+
+/* ---- now and then ---- */
+
+struct pinned_sum {
+    const struct server *server;
+    uint64_t bytes;
+};
+
+static void pinned_add(void *arg, uint32_t slot)
+{
+    struct pinned_sum *sum = arg;
+    sum->bytes += (sum->server->region.headers[slot].size + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
+}
+
+static void quotas(struct server *s)
+{
+    for (unsigned i = 0; i < s->n_sessions; i++) {
+        struct session *c = s->sessions[i];
+        struct pinned_sum sum = {.server = s};
+        if (c->dead || scan_each(&s->scanner, &c->pins, pinned_add, &sum) != 0)
+            continue;
+        struct node_event ev = {.kind = EV_PINNED, .session = c->id, .bytes = sum.bytes};
+        dispatch(s, &ev);
+    }
+}
+
+static bool needs_look(const struct server *s)
+{
+    return liveness_needs_looks(s) || listener_waits(s->listener) || (s->settings.pin_quota && s->n_sessions);
+}
+
+static void look_due(uv_timer_t *timer)
+{
+    struct server *s = timer->data;
+    liveness_look_all(s);
+    listener_tend(s->listener);
+    if (s->settings.pin_quota)
+        quotas(s);
+}
+
+void server_look_soon(struct server *s)
+{
+    if (!uv_is_active((uv_handle_t *)&s->look) && needs_look(s)) {
+        uv_update_time(&s->loop);
+        uv_timer_start(&s->look, look_due, LOOK_MS, 0);
+    }
+}
+
+/* Files of the region that are gone from their directory: the node goes on with what it has mapped, and says so once. */
+static void housekeeping_due(uv_timer_t *timer)
+{
+    struct server *s = timer->data;
+    char why[sizeof(s->unlinked)] = "";
+    int error = region_linked(&s->region, why, sizeof(why));
+    if (error && strcmp(why, s->unlinked) != 0)
+        log_event(LOG_ERROR, "%s", why);
+    memcpy(s->unlinked, why, sizeof(why));
+    if (!error)
+        s->unlinked[0] = 0;
+    listener_tend(s->listener);
+}
+
+/* ---- from other threads ---- */
+
+static void async_ready(uv_async_t *async)
+{
+    struct server *s = async->data;
+    int sockets[GUESTS_MAX];
+    pthread_mutex_lock(&s->connect_lock);
+    unsigned n = s->n_connects;
+    memcpy(sockets, s->connects, n * sizeof(sockets[0]));
+    s->n_connects = 0;
+    pthread_mutex_unlock(&s->connect_lock);
+    for (unsigned i = 0; i < n; i++)
+        listener_add(s->listener, sockets[i]);
+}
+
+void server_stop(struct server *s)
+{
+    atomic_store(&s->stop, 1);
+    uv_async_send(&s->async);
+}
+
+int server_connect(struct server *s)
+{
+    int pair[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0)
+        return -errno;
+    pthread_mutex_lock(&s->connect_lock);
+    bool room = s->n_connects < GUESTS_MAX;
+    if (room)
+        s->connects[s->n_connects++] = pair[1];
+    pthread_mutex_unlock(&s->connect_lock);
+    if (!room) {
+        close(pair[0]);
+        close(pair[1]);
+        return -EAGAIN;
+    }
+    uv_async_send(&s->async);
+    return pair[0];
+}
+
+/* ---- hooks ---- */
+
+static struct hook *hook_add(struct server *s, void (*call)(void *arg), void *arg)
+{
+    struct hook *h = calloc(1, sizeof(*h));
+    if (!h)
+        return NULL;
+    h->call = call;
+    h->arg = arg;
+    h->next = s->hooks;
+    s->hooks = h;
+    return h;
+}
+
+static void hook_ready(void *arg, int events)
+{
+    struct hook *h = arg;
+    (void)events;
+    h->call(h->arg);
+}
+
+static void hook_tick(uv_timer_t *timer)
+{
+    struct hook *h = timer->data;
+    h->call(h->arg);
+}
+
+int server_watch(struct server *s, int fd, void (*ready)(void *arg), void *arg)
+{
+    struct hook *h = hook_add(s, ready, arg);
+    if (!h)
+        return -ENOMEM;
+    h->watch = watch_open(&s->loop, fd, UV_READABLE, hook_ready, h);
+    return h->watch ? 0 : -EINVAL; /* the hook stays, silent, until the server goes */
+}
+
+int server_every(struct server *s, unsigned period_ms, void (*tick)(void *arg), void *arg)
+{
+    struct hook *h = hook_add(s, tick, arg);
+    if (!h)
+        return -ENOMEM;
+    uv_timer_init(&s->loop, &h->timer);
+    h->timer.data = h;
+    return uv_timer_start(&h->timer, hook_tick, period_ms, period_ms);
+}
+
+/* ---- reports ---- */
+
+char *server_report(struct server *s, unsigned what, const struct key_ref *key)
+{
+    return report_make(s, what, key);
+}
+
+int server_health(struct server *s, char *why, size_t why_size)
+{
+    if (s->unlinked[0])
+        snprintf(why, why_size, "%s", s->unlinked);
+    else if (s->commit_error)
+        snprintf(why, why_size, "the last commit failed: %s",
+                 s->commit_error == -ENOSPC ? "the index map is full, raise index-size" : strerror(-s->commit_error));
+    else
+        snprintf(why, why_size, "ok");
+    return s->unlinked[0] || s->commit_error ? -1 : 0;
+}
+
+/* ---- create ---- */
+
+struct populating {
+    int64_t told;
+};
+
+static void populated(void *arg, uint64_t done, uint64_t total)
+{
+    struct populating *p = arg;
+    int64_t now = clock_ns(CLOCK_MONOTONIC);
+    if (now - p->told < PROGRESS_NS || done == total)
+        return;
+    p->told = now;
+    log_event(LOG_INFO, "populating the pool: %llu of %llu MiB", (unsigned long long)(done >> 20),
+              (unsigned long long)(total >> 20));
+}
+
+/* Five descriptors a session are more than the usual soft limit of 1,024 allows; the hard one is the administrator's. An
+ * application's limits are its own. */
+static void raise_descriptors(const struct server *s)
+{
+    struct rlimit l;
+    if (s->settings.embedded || getrlimit(RLIMIT_NOFILE, &l) != 0 || l.rlim_cur >= FDS_WANTED)
+        return;
+    l.rlim_cur = l.rlim_max < FDS_WANTED ? l.rlim_max : FDS_WANTED;
+    setrlimit(RLIMIT_NOFILE, &l);
+}
+
+static int open_loop(struct server *s)
+{
+    int error = uv_loop_init(&s->loop);
+    if (error)
+        return error;
+    uv_async_init(&s->loop, &s->async, async_ready);
+    uv_timer_init(&s->loop, &s->housekeeping);
+    uv_timer_init(&s->loop, &s->look);
+    s->async.data = s->housekeeping.data = s->look.data = s;
+    return uv_timer_start(&s->housekeeping, housekeeping_due, HOUSEKEEPING_MS, HOUSEKEEPING_MS);
+}
+
+static void handle_close(uv_handle_t *h, void *arg)
+{
+    (void)arg;
+    if (!uv_is_closing(h))
+        uv_close(h, NULL);
+}
+
+static void close_loop(struct server *s)
+{
+    uv_walk(&s->loop, handle_close, NULL);
+    while (uv_run(&s->loop, UV_RUN_DEFAULT) != 0)
+        continue;
+    uv_loop_close(&s->loop);
+    while (s->hooks) {
+        struct hook *h = s->hooks;
+        s->hooks = h->next;
+        free(h);
+    }
+}
+
+static int open_region(struct server *s, char *why, size_t why_size)
+{
+    struct populating p = {.told = clock_ns(CLOCK_MONOTONIC)};
+    struct mem_progress progress = {.report = populated, .arg = &p};
+    const struct mem_progress *told = s->settings.progress ? s->settings.progress : &progress;
+    return region_open(&s->region, &s->settings, s->settings.embedded ? NULL : told, why, why_size);
+}
+
+static int open_node(struct server *s)
+{
+    struct region *r = &s->region;
+    struct node_config config = {.super = r->super,
+                                 .headers = r->headers,
+                                 .dir = r->dir,
+                                 .lookup = &r->lookup,
+                                 .tails = r->tails,
+                                 .n_tails = r->n_tails,
+                                 .grow_headers = region_grow_headers,
+                                 .grow_tails = region_grow_tails,
+                                 .env = r,
+                                 .index = &lmdb_ops,
+                                 .ix = r->index,
+                                 .classes = s->settings.classes,
+                                 .n_classes = s->settings.n_classes,
+                                 .high_bytes = s->settings.high,
+                                 .low_bytes = s->settings.low,
+                                 .policy = s->settings.policy,
+                                 .quarantine_ns = s->settings.quarantine_ns,
+                                 .draft_quota = s->settings.draft_quota,
+                                 .pin_quota = s->settings.pin_quota,
+                                 .namespaces = s->settings.namespaces,
+                                 .n_namespaces = s->settings.n_namespaces,
+                                 .first = r->first};
+    return node_create(&s->node, &config);
+}
+
+static uint32_t inline_max(void)
+{
+    cpu_set_t cpus;
+    bool alone = sched_getaffinity(0, sizeof(cpus), &cpus) == 0 && CPU_COUNT(&cpus) < 2;
+    return alone ? UINT32_MAX : COMMIT_INLINE;
+}
+
+static int open_parts(struct server *s, char *why, size_t why_size)
+{
+    int error = commit_create(&s->commit, &lmdb_ops, s->region.index, inline_max(), &s->sleeping);
+    if (!error)
+        error = scanner_create(&s->scanner, s->region.super->max_headers);
+    if (!error)
+        error = open_node(s);
+    if (!error)
+        error = loop_open(s);
+    if (!error)
+        error = handshake_prepare(s);
+    if (error)
+        snprintf(why, why_size, "the node can't be set up: %s", strerror(-error));
+    return error;
+}
+
+/* Sessions that live first, so that recovery leaves them what is theirs; then what the index and the slots say. */
+static int recover(struct server *s, char *why, size_t why_size)
+{
+    struct node_event ev = {.kind = EV_START};
+    const char *sentence = "";
+    s->next_session = lmdb_ops.meta(s->region.index, META_NEXT_SESSION);
+    if (s->next_session == 0)
+        s->next_session = 1;
+    s->session_limit = s->next_session;
+    int error = adopt_sessions(s);
+    if (error) {
+        snprintf(why, why_size, "pin tables in '%s/clients' can't be taken over: %s", s->region.path, strerror(-error));
+        return error;
+    }
+    dispatch(s, &ev);
+    error = node_started(s->node, &sentence);
+    if (error)
+        snprintf(why, why_size, "%s", sentence);
+    s->started = error == 0;
+    return error;
+}
+
+int server_create(struct server **out, const struct settings *settings, char *why, size_t why_size)
+{
+    struct server *s = calloc(1, sizeof(*s));
+    if (!s) {
+        snprintf(why, why_size, "no memory for the node");
+        return -ENOMEM;
+    }
+    s->settings = *settings;
+    s->timer_fd = -1;
+    for (unsigned i = 0; i < 4; i++)
+        s->ro_fds[i] = -1;
+    pthread_mutex_init(&s->connect_lock, NULL);
+    raise_descriptors(s);
+    server_clock(s);
+    int error = open_loop(s);
+    if (error) {
+        snprintf(why, why_size, "no event loop can be had: %s", strerror(-error));
+        goto free_server;
+    }
+    error = open_region(s, why, why_size);
+    if (error)
+        goto close_loop;
+    error = open_parts(s, why, why_size);
+    if (!error)
+        error = recover(s, why, why_size);
+    if (!error)
+        error = listener_open(&s->listener, s, why, why_size);
+    if (error) {
+        server_destroy(s);
+        return error;
+    }
+    *out = s;
+    return 0;
+
+close_loop:
+    close_loop(s);
+free_server:
+    pthread_mutex_destroy(&s->connect_lock);
+    free(s);
+    return error;
+}
+
+/* ---- run, destroy ---- */
+
+int server_run(struct server *s)
+{
+    log_event(LOG_DEBUG, "the node serves '%s'", s->region.path);
+    loop_run(s);
+    return s->commit_error;
+}
+
+static void close_sessions(struct server *s)
+{
+    while (s->n_sessions)
+        session_close(s->sessions[s->n_sessions - 1], false);
+    sessions_free(s);
+    for (unsigned i = 0; i < s->n_leftovers; i++)
+        close(s->leftovers[i].fd);
+    for (unsigned i = 0; i < s->n_connects; i++)
+        close(s->connects[i]);
+}
+
+void server_destroy(struct server *s)
+{
+    if (!s)
+        return;
+    /* One that never ran has decided things at its start that the index should know. */
+    if (s->started && !s->stopped && s->listener) {
+        atomic_store(&s->stop, 1);
+        loop_run(s);
+    }
+    listener_close(s->listener);
+    close_sessions(s);
+    loop_close(s);
+    commit_destroy(s->commit);
+    handshake_release(s);
+    node_destroy(s->node);
+    scanner_destroy(&s->scanner);
+    close_loop(s);
+    region_close(&s->region, s->stopped && !s->commit_error);
+    pthread_mutex_destroy(&s->connect_lock);
+    free(s->later);
+    free(s);
+}

@@ -1,0 +1,203 @@
+/* settings.c: the table, and where its values come from. What reads and shows one value is in settings_value.c. */
+#include "store/shell/settings.h"
+
+#include "store/shell/log.h"
+#include "store/shell/settings_value.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+const struct setting settings_table[] = {
+    [SET_REGION] = {"region", "PATH", "/dev/shm/berth-UID", "directory of the region, on tmpfs"},
+    [SET_SOCKET] = {"socket", "PATH", "$XDG_RUNTIME_DIR/berth.sock, else /run/berth/berth.sock", "socket for clients"},
+    [SET_METRICS] = {"metrics", "off|HOST:PORT|unix:PATH", "off", "where /metrics is served; loopback addresses only"},
+    [SET_POLICY] = {"policy", "NAME", "lru", "how objects to evict are chosen"},
+    [SET_POOL] = {"pool", "SIZE", "1GiB", "bytes of payload memory, rounded up to 2MiB"},
+    [SET_MR_SIZE] = {"mr-size", "SIZE", "1GiB", "no object is larger, or straddles a multiple of it"},
+    [SET_INDEX_SIZE] = {"index-size", "SIZE", "auto", "bytes of the index map; auto: from max-objects"},
+    [SET_MAX_OBJECTS] = {"max-objects", "N", "auto", "most objects; auto: from the pool"},
+    [SET_HIGH] = {"high", "SIZE|PERCENT", "95%", "evict when sealed objects take more of the pool"},
+    [SET_LOW] = {"low", "SIZE|PERCENT", "90%", "evict down to this much of the pool"},
+    [SET_DRAFT_QUOTA] = {"draft-quota", "SIZE|PERCENT", "50%", "most that one client may have unsealed"},
+    [SET_PIN_QUOTA] = {"pin-quota", "SIZE", "0", "most that one client may pin; 0: no limit"},
+    [SET_CLASS] = {"class", "SIZE[,SIZE..]", "none", "slot sizes beside the fixed ones; may be repeated"},
+    [SET_LOCK] = {"lock", "off|auto|required", "auto", "lock the pool in memory"},
+    [SET_THREADS] = {"threads", "N", "0", "threads that populate the pool; 0: one a CPU, at most 8"},
+    [SET_SPIN] = {"spin-us", "N", "50", "most microseconds to spin for a request before sleeping"},
+    [SET_MODE] = {"mode", "0600|0640|0660", "0600", "of socket and region files; 0640 and 0660 let a group in"},
+    [SET_QUARANTINE] = {"quarantine", "DURATION", "1s", "between a writer's death and reuse of its slots"},
+    [SET_LOG_LEVEL] = {"log-level", "error|warning|info|debug", "info", "how much is logged"},
+};
+const unsigned settings_count = sizeof settings_table / sizeof *settings_table;
+_Static_assert(SETTINGS <= sizeof ((struct settings *)0)->source / sizeof ((struct settings *)0)->source[0], "source");
+
+static void default_socket(struct settings *s)
+{
+    const char *run = getenv("XDG_RUNTIME_DIR");
+    int n = run != NULL && *run == '/' ? snprintf(s->socket, sizeof s->socket, "%s/berth.sock", run) : -1;
+    if (n < 0 || (size_t)n >= sizeof s->socket)
+        snprintf(s->socket, sizeof s->socket, "/run/berth/berth.sock");
+}
+
+void settings_init(struct settings *s)
+{
+    *s = (struct settings){.lock = MEM_LOCK_AUTO};
+    for (unsigned i = 0; i < settings_count; i++) {
+        const char *fallback = settings_table[i].fallback;
+        snprintf(s->source[i].text, sizeof s->source[i].text, "%s", fallback);
+        if (i != SET_REGION && i != SET_SOCKET)
+            value_parse(s, i, fallback);
+    }
+    snprintf(s->region, sizeof s->region, "/dev/shm/berth-%u", (unsigned)geteuid());
+    default_socket(s);
+}
+
+static int find(const char *name)
+{
+    for (unsigned i = 0; i < settings_count; i++) {
+        if (strcmp(settings_table[i].name, name) == 0)
+            return (int)i;
+    }
+    return -ENOENT;
+}
+
+static void say_unknown(const char *name, char *why, size_t size)
+{
+    char shown[100];
+    int at = 0;
+    escape_bytes(shown, sizeof shown, name, strlen(name));
+    at = snprintf(why, size, "unknown setting '%s': there are", shown);
+    for (unsigned i = 0; i < settings_count && at >= 0 && (size_t)at < size; i++)
+        at += snprintf(why + at, size - (size_t)at, "%s %s", i > 0 ? "," : "", settings_table[i].name);
+}
+
+/* Classes are a list: a repetition from the same place adds, one from a later place begins anew. */
+static bool adds(const struct settings *s, unsigned i, enum setting_origin origin)
+{
+    return i == SET_CLASS && s->source[i].origin == origin && origin != ORIGIN_DEFAULT;
+}
+
+int settings_set(struct settings *s, const char *name, const char *value, enum setting_origin origin, const char *where,
+                 char *why, size_t why_size)
+{
+    int found = find(name);
+    if (found < 0) {
+        say_unknown(name, why, why_size);
+        return found;
+    }
+    unsigned i = (unsigned)found;
+    struct settings *copy = malloc(sizeof *copy);
+    if (copy == NULL) {
+        snprintf(why, why_size, "no memory to read '%s'", name);
+        return -ENOMEM;
+    }
+    *copy = *s;
+    if (!adds(s, i, origin) && i == SET_CLASS)
+        copy->n_classes = 0;
+    int e = value_parse(copy, i, value);
+    if (e != 0) {
+        char shown[100];
+        escape_bytes(shown, sizeof shown, value, strlen(value));
+        snprintf(why, why_size, "'%s' is '%s': %s", name, shown, value_units(i, e));
+    } else if (origin >= s->source[i].origin) {
+        copy->source[i].origin = origin;
+        snprintf(copy->source[i].text, sizeof copy->source[i].text, "%s", value);
+        snprintf(copy->source[i].where, sizeof copy->source[i].where, "%s", where);
+        *s = *copy;
+    }
+    free(copy);
+    return e != 0 ? -EINVAL : 0;
+}
+
+static bool name_is_valid(const char *name)
+{
+    size_t n = strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-");
+    return n > 0 && n <= NAME_MAX_BYTES && name[n] == '\0';
+}
+
+static struct node_namespace *namespace_slot(struct settings *s, const char *name)
+{
+    for (uint32_t i = 0; i < s->n_namespaces; i++) {
+        if (strcmp(s->namespaces[i].name, name) == 0)
+            return &s->namespaces[i];
+    }
+    if (s->n_namespaces == SETTINGS_NAMESPACES)
+        return NULL;
+    struct node_namespace *made = &s->namespaces[s->n_namespaces++];
+    snprintf(made->name, sizeof made->name, "%s", name);
+    return made;
+}
+
+static int refuse(char *why, size_t size, const char *format, const char *foreign)
+{
+    char shown[100];
+    escape_bytes(shown, sizeof shown, foreign, strlen(foreign));
+    snprintf(why, size, format, shown);
+    return -EINVAL;
+}
+
+int settings_namespace(struct settings *s, const char *name, const char *key, const char *value, const char *where, char *why,
+                       size_t why_size)
+{
+    (void)where; /* the caller names it */
+    if (!name_is_valid(name))
+        return refuse(why, why_size, "namespace '%s': a name has 1 to 63 of the characters a-z A-Z 0-9 . _ -", name);
+    if (strcmp(key, "replaceable") != 0)
+        return refuse(why, why_size, "unknown key '%s': a namespace has 'replaceable'", key);
+    bool yes = strcmp(value, "yes") == 0;
+    if (!yes && strcmp(value, "no") != 0)
+        return refuse(why, why_size, "'replaceable' is '%s': write yes or no", value);
+    struct node_namespace *n = namespace_slot(s, name);
+    if (n == NULL)
+        return refuse(why, why_size, "namespace '%s' is one too many: 256 can be configured", name);
+    n->replaceable = yes;
+    return 0;
+}
+
+/* ---- what depends on others ---- */
+
+static void resolve_objects(struct settings *s)
+{
+    uint64_t first = UINT64_C(1) << 30;
+    if (s->max_objects == 0) {
+        uint64_t small = s->pool < first ? s->pool : first;
+        s->max_objects = small / PAGE_BYTES + (s->pool - small) / (4 * PAGE_BYTES);
+    }
+    if (s->index_size == 0) /* 269 bytes a record with a key of 70 were measured in a map that random keys filled */
+        s->index_size = s->max_objects * 288 > (1u << 20) ? s->max_objects * 288 : 1u << 20;
+}
+
+static int resolve_marks(struct settings *s, char *why, size_t why_size)
+{
+    bool low_given = s->source[SET_LOW].origin != ORIGIN_DEFAULT;
+    s->high = value_share(s->source[SET_HIGH].text, s->pool);
+    /* The distance of the defaults, for whoever sets only the high mark. */
+    s->low = low_given ? value_share(s->source[SET_LOW].text, s->pool) : s->high / 19 * 18 + s->high % 19 * 18 / 19;
+    s->draft_quota = value_share(s->source[SET_DRAFT_QUOTA].text, s->pool);
+    if (s->high > s->pool || s->high == 0) {
+        snprintf(why, why_size, "'high' is %llu bytes, the pool %llu: set it above 0 and to at most the pool",
+                 (unsigned long long)s->high, (unsigned long long)s->pool);
+        return -EINVAL;
+    }
+    if (s->low > s->high) {
+        snprintf(why, why_size, "'low' is %llu bytes, 'high' %llu: set low to at most high", (unsigned long long)s->low,
+                 (unsigned long long)s->high);
+        return -EINVAL;
+    }
+    return 0;
+}
+
+int settings_finish(struct settings *s, char *why, size_t why_size)
+{
+    s->pool = (s->pool + UNIT_BYTES - 1) / UNIT_BYTES * UNIT_BYTES;
+    s->mr_size = (s->mr_size + UNIT_BYTES - 1) / UNIT_BYTES * UNIT_BYTES;
+    resolve_objects(s);
+    if (s->threads == 0) {
+        long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+        s->threads = cpus < 1 ? 1 : cpus > 8 ? 8 : (uint32_t)cpus;
+    }
+    return resolve_marks(s, why, why_size);
+}

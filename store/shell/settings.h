@@ -1,0 +1,68 @@
+/* settings.h: the node's settings: one table of name, default, meaning and parser, whatever they come from: a flag of
+ * berthd (--pool), the environment (BERTH_POOL), the INI file ([node] pool = ..), or an embedded node's URL (pool=..).
+ */
+#ifndef BERTH_SHELL_SETTINGS_H
+#define BERTH_SHELL_SETTINGS_H
+
+#include "store/memkind.h"
+#include "store/node.h"
+
+#define SETTINGS_CLASSES 32u
+#define SETTINGS_NAMESPACES 256u
+
+enum setting_origin { ORIGIN_DEFAULT, ORIGIN_FILE, ORIGIN_ENVIRONMENT, ORIGIN_URL, ORIGIN_FLAG }; /* later ones win */
+
+struct settings {
+    char region[256];  /* directory; default /dev/shm/berth-UID */
+    char socket[108];  /* default $XDG_RUNTIME_DIR/berth.sock, else /run/berth/berth.sock */
+    char metrics[108]; /* off | HOST:PORT (loopback addresses only) | unix:PATH; default off */
+    char policy[16];
+    uint64_t pool;        /* bytes, rounded up to 2 MiB; default 1GiB */
+    uint64_t mr_size;     /* default 1GiB */
+    uint64_t index_size;  /* LMDB map; 0: from max-objects */
+    uint64_t max_objects; /* 0: from the pool: a 4 KiB object each up to 1 GiB of pool, then 16 KiB */
+    uint64_t high, low;   /* bytes of sealed slots: high 95%, low 90% of the pool; a size or a percentage */
+    uint64_t draft_quota; /* bytes a session may have unsealed; default 50% of the pool */
+    uint64_t pin_quota;   /* bytes a session may pin; 0: no limit */
+    uint32_t classes[SETTINGS_CLASSES]; /* --class SIZE, repeatable: slot sizes in pages beside the fixed ones */
+    uint32_t n_classes;
+    enum mem_lock lock;   /* off | auto | required */
+    uint32_t threads;     /* for prefault; 0: as many as there are CPUs, at most 8 */
+    uint32_t spin_us;     /* most that the node spins after a request before it sleeps; 0 never; default 50 */
+    uint32_t mode;        /* of region files and socket, octal: 0600; 0640, 0660 let a group read */
+    int64_t quarantine_ns; /* duration: 1s, 500ms */
+    uint32_t log_level;   /* error | warning | info | debug */
+    struct node_namespace namespaces[SETTINGS_NAMESPACES]; /* [namespace NAME] replaceable = yes|no */
+    uint32_t n_namespaces;
+    bool embedded; /* set by server_embedded: a private region that is removed at close, no listening socket, no WRITEMAP */
+    struct {
+        enum setting_origin origin;
+        char text[128];  /* as given */
+        char where[256]; /* "/etc/berth/berthd.ini:12", "$BERTH_POOL", "--pool" */
+    } source[32];        /* by index in the table */
+    const struct mem_progress *progress; /* of the prefault, for region_open; NULL: none */
+};
+
+struct setting {
+    const char *name;  /* "max-objects"; the flag is --max-objects, the variable BERTH_MAX_OBJECTS */
+    const char *value; /* placeholder for help: SIZE, PATH, N, DURATION */
+    const char *fallback; /* default as text */
+    const char *doc;   /* one line */
+};
+extern const struct setting settings_table[];
+extern const unsigned settings_count;
+
+void settings_init(struct settings *s);
+/* Sets one by name. A later origin overrides an earlier one, an earlier origin after a later one is ignored (but still
+ * checked). 0, -ENOENT (unknown name), -EINVAL; why[] has a sentence that names option, value and accepted units. */
+int settings_set(struct settings *s, const char *name, const char *value, enum setting_origin origin, const char *where,
+                 char *why, size_t why_size);
+/* A key of a [namespace NAME] section. */
+int settings_namespace(struct settings *s, const char *name, const char *key, const char *value, const char *where, char *why,
+                       size_t why_size);
+/* Resolves percentages and defaults that depend on others and checks them together; once, after the last set. */
+int settings_finish(struct settings *s, char *why, size_t why_size);
+/* The value in effect as text, in out. */
+void settings_value(const struct settings *s, unsigned index, char *out, size_t size);
+
+#endif

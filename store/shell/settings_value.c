@@ -1,0 +1,452 @@
+/* settings_value.c: one parser a kind of value, used alike for flags, variables, files and URLs. */
+#include "store/shell/settings_value.h"
+
+#include "store/berth.h"
+#include "store/evict.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SIZE_UNITS "write bytes, or a number with K M G T, KiB MiB GiB TiB (binary) or KB MB GB TB (decimal)"
+
+/* 16 TiB less a unit: a page's number has 32 bits. */
+#define POOL_MAX ((UINT64_C(1) << 44) - UNIT_BYTES)
+
+static const char *const lock_names[] = {"off", "auto", "required", NULL};
+static const char *const level_names[] = {"error", "warning", "info", "debug", NULL};
+
+static int parse_name(const char *const *names, const char *text)
+{
+    for (int i = 0; names[i] != NULL; i++) {
+        if (strcmp(names[i], text) == 0)
+            return i;
+    }
+    return -EINVAL;
+}
+
+static int parse_size(const char *text, uint64_t least, uint64_t most, uint64_t *out)
+{
+    uint64_t bytes;
+    int e = berth_parse_size(text, &bytes);
+    if (e != 0)
+        return e;
+    if (bytes < least || bytes > most)
+        return -ERANGE;
+    *out = bytes;
+    return 0;
+}
+
+static int parse_auto(const char *text, uint64_t least, uint64_t *out)
+{
+    if (strcmp(text, "auto") != 0)
+        return parse_size(text, least, INT64_MAX, out);
+    *out = 0;
+    return 0;
+}
+
+static int parse_count(const char *text, uint64_t least, uint64_t most, uint64_t *out)
+{
+    uint64_t n = 0;
+    if (*text == '\0')
+        return -EINVAL;
+    for (; *text != '\0'; text++) {
+        if (!isdigit((unsigned char)*text))
+            return -EINVAL;
+        if (n > UINT32_MAX)
+            return -ERANGE;
+        n = n * 10 + (uint64_t)(*text - '0');
+    }
+    if (n < least || n > most)
+        return -ERANGE;
+    *out = n;
+    return 0;
+}
+
+/* "12.5" as 12500000 with 6 places. Returns what follows, NULL if there is no number. */
+static const char *parse_fixed(const char *text, unsigned places, uint64_t *out)
+{
+    uint64_t n = 0;
+    bool any = false, fraction = false;
+    for (; isdigit((unsigned char)*text) || (*text == '.' && !fraction); text++) {
+        if (*text == '.') {
+            fraction = true;
+            continue;
+        }
+        any = true;
+        if (fraction && places == 0)
+            return NULL;
+        if (n > UINT64_MAX / 100)
+            return NULL;
+        n = n * 10 + (uint64_t)(*text - '0');
+        places -= fraction;
+    }
+    for (; places > 0; places--) {
+        if (n > UINT64_MAX / 10)
+            return NULL;
+        n *= 10;
+    }
+    *out = n;
+    return any ? text : NULL;
+}
+
+#define PERCENT_PLACES 4u
+#define PERCENT_WHOLE UINT64_C(1000000) /* 100 % */
+
+static bool parse_percent(const char *text, uint64_t *out)
+{
+    const char *end = parse_fixed(text, PERCENT_PLACES, out);
+    return end != NULL && strcmp(end, "%") == 0;
+}
+
+static int check_share(const char *text)
+{
+    uint64_t n;
+    if (strchr(text, '%') == NULL)
+        return parse_size(text, 1, INT64_MAX, &n);
+    if (!parse_percent(text, &n))
+        return -EINVAL;
+    return n == 0 || n > PERCENT_WHOLE ? -ERANGE : 0;
+}
+
+uint64_t value_share(const char *text, uint64_t pool)
+{
+    uint64_t n = 0;
+    if (parse_percent(text, &n))
+        return (uint64_t)((unsigned __int128)pool * n / PERCENT_WHOLE);
+    berth_parse_size(text, &n);
+    return n;
+}
+
+static int parse_duration(const char *text, int64_t *out)
+{
+    static const struct {
+        const char *name;
+        uint64_t ns;
+    } units[] = {{"ns", 1}, {"us", 1000}, {"ms", 1000000}, {"s", 1000000000}, {"m", 60000000000}, {"h", 3600000000000}};
+    uint64_t milli;
+    const char *end = parse_fixed(text, 3, &milli);
+    if (end == NULL)
+        return -EINVAL;
+    for (unsigned i = 0; i < sizeof units / sizeof *units; i++) {
+        if (strcmp(end, units[i].name) != 0)
+            continue;
+        unsigned __int128 ns = (unsigned __int128)milli * units[i].ns / 1000;
+        if (ns > (unsigned __int128)24 * 3600 * 1000000000)
+            return -ERANGE;
+        *out = (int64_t)ns;
+        return 0;
+    }
+    return -EINVAL;
+}
+
+static int parse_text(const char *text, char *out, size_t size)
+{
+    size_t n = strlen(text);
+    if (n == 0)
+        return -EINVAL;
+    if (n >= size)
+        return -ERANGE;
+    memcpy(out, text, n + 1);
+    return 0;
+}
+
+/* Without authentication nothing but this host may ask: an address that is no loopback address is refused. */
+static bool is_loopback(const char *text)
+{
+    const char *colon = strrchr(text, ':');
+    uint64_t port;
+    if (colon == NULL || parse_count(colon + 1, 0, 65535, &port) != 0)
+        return false;
+    size_t n = (size_t)(colon - text);
+    if ((n == 9 && memcmp(text, "localhost", n) == 0) || (n == 5 && memcmp(text, "[::1]", n) == 0))
+        return true;
+    unsigned a, b, c;
+    int end = 0;
+    return sscanf(text, "127.%3u.%3u.%3u%n", &a, &b, &c, &end) == 3 && (size_t)end == n && a < 256 && b < 256 && c < 256;
+}
+
+static int parse_metrics(const char *text, char *out, size_t size)
+{
+    bool file = strncmp(text, "unix:", 5) == 0 && text[5] != '\0';
+    if (strcmp(text, "off") != 0 && !file && !is_loopback(text))
+        return -EINVAL;
+    return parse_text(text, out, size);
+}
+
+static int parse_class(struct settings *s, const char *text)
+{
+    uint64_t bytes;
+    int e = parse_size(text, 1, OBJECT_MAX, &bytes);
+    if (e != 0)
+        return e;
+    if (s->n_classes == SETTINGS_CLASSES)
+        return -ERANGE;
+    s->classes[s->n_classes++] = (uint32_t)((bytes + PAGE_BYTES - 1) / PAGE_BYTES);
+    return 0;
+}
+
+static int parse_classes(struct settings *s, const char *text)
+{
+    char piece[64];
+    if (strcmp(text, "none") == 0)
+        return 0;
+    for (;;) {
+        size_t n = strcspn(text, ",");
+        if (n >= sizeof piece)
+            return -EINVAL;
+        memcpy(piece, text, n);
+        piece[n] = '\0';
+        int e = parse_class(s, piece);
+        if (e != 0 || text[n] == '\0')
+            return e;
+        text += n + 1;
+    }
+}
+
+static int parse_mode(const char *text, uint32_t *out)
+{
+    static const struct {
+        const char *text;
+        uint32_t mode;
+    } modes[] = {{"0600", 0600}, {"600", 0600}, {"0640", 0640}, {"640", 0640}, {"0660", 0660}, {"660", 0660}};
+    for (unsigned i = 0; i < sizeof modes / sizeof *modes; i++) {
+        if (strcmp(modes[i].text, text) == 0) {
+            *out = modes[i].mode;
+            return 0;
+        }
+    }
+    return -EINVAL;
+}
+
+static int parse_policy(const char *text, char *out, size_t size)
+{
+    return evict_find(text) == NULL ? -EINVAL : parse_text(text, out, size);
+}
+
+static int parse_small(const char *text, uint64_t most, uint32_t *out)
+{
+    uint64_t n;
+    int e = parse_count(text, 0, most, &n);
+    if (e == 0)
+        *out = (uint32_t)n;
+    return e;
+}
+
+static int parse_level(const char *text, uint32_t *out)
+{
+    int level = parse_name(level_names, text);
+    if (level >= 0)
+        *out = (uint32_t)level;
+    return level < 0 ? level : 0;
+}
+
+static int parse_lock(const char *text, enum mem_lock *out)
+{
+    int lock = parse_name(lock_names, text);
+    if (lock >= 0)
+        *out = (enum mem_lock)lock;
+    return lock < 0 ? lock : 0;
+}
+
+static int parse_objects(const char *text, uint64_t *out)
+{
+    if (strcmp(text, "auto") != 0)
+        return parse_count(text, 1, SLOT_NONE - 1, out);
+    *out = 0;
+    return 0;
+}
+
+int value_parse(struct settings *s, unsigned index, const char *text)
+{
+    switch ((enum setting_index)index) {
+    case SET_REGION:
+        return parse_text(text, s->region, sizeof s->region);
+    case SET_SOCKET:
+        return parse_text(text, s->socket, sizeof s->socket);
+    case SET_METRICS:
+        return parse_metrics(text, s->metrics, sizeof s->metrics);
+    case SET_POLICY:
+        return parse_policy(text, s->policy, sizeof s->policy);
+    case SET_POOL:
+        return parse_size(text, 1, POOL_MAX, &s->pool);
+    case SET_MR_SIZE:
+        return parse_size(text, 1, POOL_MAX, &s->mr_size);
+    case SET_INDEX_SIZE:
+        return parse_auto(text, 256u << 10, &s->index_size);
+    case SET_MAX_OBJECTS:
+        return parse_objects(text, &s->max_objects);
+    case SET_HIGH:
+    case SET_LOW:
+    case SET_DRAFT_QUOTA:
+        return check_share(text);
+    case SET_PIN_QUOTA:
+        return parse_size(text, 0, INT64_MAX, &s->pin_quota);
+    case SET_CLASS:
+        return parse_classes(s, text);
+    case SET_LOCK:
+        return parse_lock(text, &s->lock);
+    case SET_THREADS:
+        return parse_small(text, 64, &s->threads);
+    case SET_SPIN:
+        return parse_small(text, 1000000, &s->spin_us);
+    case SET_MODE:
+        return parse_mode(text, &s->mode);
+    case SET_QUARANTINE:
+        return parse_duration(text, &s->quarantine_ns);
+    case SET_LOG_LEVEL:
+        return parse_level(text, &s->log_level);
+    case SETTINGS:
+        break;
+    }
+    return -EINVAL;
+}
+
+const char *value_units(unsigned index, int error)
+{
+    bool range = error == -ERANGE;
+    switch ((enum setting_index)index) {
+    case SET_REGION:
+        return range ? "the path is too long: at most 255 bytes" : "it is empty: write a path";
+    case SET_SOCKET:
+        return range ? "the path is too long: at most 107 bytes" : "it is empty: write a path";
+    case SET_METRICS:
+        return "write off, unix:PATH or HOST:PORT with a loopback address: there is no authentication";
+    case SET_POLICY:
+        return "there is no such policy: write lru";
+    case SET_POOL:
+    case SET_MR_SIZE:
+        return range ? "it must be above 0 and below 16TiB: " SIZE_UNITS : "that is no size: " SIZE_UNITS;
+    case SET_INDEX_SIZE:
+        return range ? "it must be at least 256KiB: " SIZE_UNITS : "that is no size: write auto, or " SIZE_UNITS;
+    case SET_MAX_OBJECTS:
+        return "write auto, or a number from 1 to 4294967294";
+    case SET_HIGH:
+    case SET_LOW:
+    case SET_DRAFT_QUOTA:
+        return range ? "it must be above 0 and at most 100%" : "that is no share: write 95%, or a size: " SIZE_UNITS;
+    case SET_PIN_QUOTA:
+        return "that is no size: " SIZE_UNITS;
+    case SET_CLASS:
+        return range ? "classes are 1 byte to 1GiB, 32 at most" : "that is no size: write none, or " SIZE_UNITS;
+    case SET_LOCK:
+        return "write off, auto or required";
+    case SET_THREADS:
+        return "write a number from 0 to 64";
+    case SET_SPIN:
+        return "write a number of microseconds from 0 to 1000000";
+    case SET_MODE:
+        return "write 0600, 0640 or 0660";
+    case SET_QUARANTINE:
+        return range ? "it must be at most 24h" : "that is no duration: write a number with ns, us, ms, s, m or h";
+    case SET_LOG_LEVEL:
+        return "write error, warning, info or debug";
+    case SETTINGS:
+        break;
+    }
+    return "there is no such setting";
+}
+
+/* ---- showing ---- */
+
+/* In the largest binary unit that leaves a whole number: what value_parse reads back to the same byte. */
+static int show_size(uint64_t bytes, char *out, size_t size)
+{
+    static const char *const units[] = {"", "KiB", "MiB", "GiB", "TiB"};
+    unsigned unit = 0;
+    while (unit < 4 && bytes > 0 && bytes % 1024 == 0) {
+        bytes /= 1024;
+        unit++;
+    }
+    return snprintf(out, size, "%llu%s", (unsigned long long)bytes, units[unit]);
+}
+
+static void show_classes(const struct settings *s, char *out, size_t size)
+{
+    size_t at = 0;
+    snprintf(out, size, "none");
+    for (uint32_t i = 0; i < s->n_classes && at + 24 < size; i++) {
+        if (i > 0)
+            out[at++] = ',';
+        at += (size_t)show_size((uint64_t)s->classes[i] * PAGE_BYTES, out + at, size - at);
+    }
+}
+
+static void show_duration(int64_t ns, char *out, size_t size)
+{
+    static const char *const units[] = {"ns", "us", "ms", "s"};
+    unsigned unit = 0;
+    while (unit < 3 && ns > 0 && ns % 1000 == 0) {
+        ns /= 1000;
+        unit++;
+    }
+    snprintf(out, size, "%lld%s", (long long)ns, units[unit]);
+}
+
+static const uint64_t *size_field(const struct settings *s, unsigned index)
+{
+    switch (index) {
+    case SET_POOL:
+        return &s->pool;
+    case SET_MR_SIZE:
+        return &s->mr_size;
+    case SET_INDEX_SIZE:
+        return &s->index_size;
+    case SET_HIGH:
+        return &s->high;
+    case SET_LOW:
+        return &s->low;
+    case SET_DRAFT_QUOTA:
+        return &s->draft_quota;
+    case SET_PIN_QUOTA:
+        return &s->pin_quota;
+    default:
+        return NULL;
+    }
+}
+
+static const char *text_field(const struct settings *s, unsigned index)
+{
+    switch (index) {
+    case SET_REGION:
+        return s->region;
+    case SET_SOCKET:
+        return s->socket;
+    case SET_METRICS:
+        return s->metrics;
+    case SET_POLICY:
+        return s->policy;
+    case SET_LOCK:
+        return lock_names[s->lock];
+    case SET_LOG_LEVEL:
+        return level_names[s->log_level];
+    default:
+        return NULL;
+    }
+}
+
+void settings_value(const struct settings *s, unsigned index, char *out, size_t size)
+{
+    const uint64_t *bytes = size_field(s, index);
+    const char *text = text_field(s, index);
+    if (bytes != NULL)
+        show_size(*bytes, out, size);
+    else if (text != NULL)
+        snprintf(out, size, "%s", text);
+    else if (index == SET_MAX_OBJECTS)
+        snprintf(out, size, "%llu", (unsigned long long)s->max_objects);
+    else if (index == SET_CLASS)
+        show_classes(s, out, size);
+    else if (index == SET_THREADS)
+        snprintf(out, size, "%u", s->threads);
+    else if (index == SET_SPIN)
+        snprintf(out, size, "%u", s->spin_us);
+    else if (index == SET_MODE)
+        snprintf(out, size, "%04o", s->mode);
+    else if (index == SET_QUARANTINE)
+        show_duration(s->quarantine_ns, out, size);
+    else if (size > 0)
+        out[0] = '\0';
+}

@@ -1,0 +1,433 @@
+/* slab.c: classes, slots, and the slabs and runs that they are cut from.
+ *
+ * A put and a free touch the slab's entry, one word of the free-slot bits and, where a slab fills or opens, one word of
+ * its class's list. Everything is found lowest address first, so that what is in use gathers at one end.
+ */
+#include "store/slab_private.h"
+
+#include "store/slot.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* Cut of a class: the smallest slab that it fills to 98 %, else the smallest of those that it fills best. */
+static void class_cut(struct slab_class *c, uint32_t slab_units_max)
+{
+    c->units = c->slots = 0;
+    for (uint32_t units = 1; units <= slab_units_max; units *= 2) {
+        uint32_t slots = units * UNIT_PAGES / c->pages;
+        if ((uint64_t)slots * c->units > (uint64_t)c->slots * units || c->units == 0) {
+            c->units = units;
+            c->slots = slots;
+        }
+        if ((uint64_t)slots * c->pages * 100 >= (uint64_t)units * UNIT_PAGES * 98)
+            return;
+    }
+}
+
+static uint32_t run_pages(uint32_t pages)
+{
+    return (pages + UNIT_PAGES - 1) / UNIT_PAGES * UNIT_PAGES;
+}
+
+/* Whether a slot of c costs less pool than `pages` pages do. */
+static bool class_beats(const struct slab_class *c, uint64_t pages)
+{
+    return c->slots > 0 && (uint64_t)c->units * UNIT_PAGES < pages * c->slots;
+}
+
+static int compare_pages(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Slot sizes that may become classes, sorted; returns how many. */
+static uint32_t class_candidates(const struct slabs_config *config, uint32_t max_pages, uint32_t *pages)
+{
+    uint32_t n = 0;
+    for (uint64_t base = 4; base <= 4 * (uint64_t)max_pages; base *= 2) {
+        for (uint64_t quarter = 4; quarter < 8; quarter++)
+            pages[n++] = (uint32_t)((base * quarter / 4 + 3) / 4);
+    }
+    for (uint32_t i = 0; i < config->n_classes; i++)
+        pages[n++] = config->classes[i];
+    qsort(pages, n, sizeof *pages, compare_pages);
+    return n;
+}
+
+/* A class is made only where its slots cost less pool than a larger class's or a run of units: every other size would
+ * hold slabs that others could not share, for nothing. */
+static int classes_create(struct slabs *s)
+{
+    uint32_t max_pages = s->slab_units_max * UNIT_PAGES;
+    uint32_t *pages = calloc(96 + (size_t)s->config.n_classes, sizeof *pages);
+    struct slab_class *kept = calloc(96 + (size_t)s->config.n_classes, sizeof *kept);
+    s->class_for_n = max_pages + 1;
+    s->class_for = calloc(s->class_for_n, sizeof *s->class_for);
+    int e = pages == NULL || kept == NULL || s->class_for == NULL ? -ENOMEM : 0;
+    uint32_t n = e == 0 ? class_candidates(&s->config, max_pages, pages) : 0;
+    uint32_t first = n;
+    for (uint32_t i = n; i-- > 0;) {
+        struct slab_class c = {.pages = pages[i]};
+        if (c.pages > max_pages)
+            continue;
+        class_cut(&c, s->slab_units_max);
+        bool dearer = first < n && (uint64_t)c.units * kept[first].slots >= (uint64_t)kept[first].units * c.slots;
+        if (class_beats(&c, run_pages(c.pages)) && !dearer)
+            kept[--first] = c;
+    }
+    s->classes = calloc((size_t)(n - first) + 1, sizeof *s->classes);
+    if (s->classes == NULL)
+        e = -ENOMEM;
+    for (uint32_t i = first; i < n && e == 0; i++) {
+        s->classes[s->n_classes] = kept[i];
+        e = bits_create(&s->classes[s->n_classes].open, s->n_units);
+        s->n_classes += e == 0;
+    }
+    for (uint32_t p = 1, c = 0; p < s->class_for_n && e == 0; p++) {
+        while (c < s->n_classes && s->classes[c].pages < p)
+            c++;
+        bool slab = c < s->n_classes && class_beats(&s->classes[c], run_pages(p));
+        s->class_for[p] = slab ? (uint16_t)c : CLASS_NONE;
+    }
+    free(kept);
+    free(pages);
+    return e;
+}
+
+static int config_check(const struct slabs_config *c)
+{
+    if (c->pool_bytes == 0 || c->pool_bytes % UNIT_BYTES != 0 || c->mr_bytes == 0 || c->mr_bytes % UNIT_BYTES != 0)
+        return -EINVAL;
+    if (c->pool_bytes / PAGE_BYTES > UINT32_MAX || c->max_headers >= SLOT_NONE || c->n_classes > 4096)
+        return -EINVAL;
+    for (uint32_t i = 0; i < c->n_classes; i++) {
+        if (c->classes[i] == 0)
+            return -EINVAL;
+    }
+    return 0;
+}
+
+static uint32_t least(uint64_t a, uint64_t b)
+{
+    return (uint32_t)(a < b ? a : b);
+}
+
+int slabs_create(struct slabs **out, const struct slabs_config *config)
+{
+    int e = config_check(config);
+    if (e != 0)
+        return e;
+    struct slabs *s = calloc(1, sizeof *s);
+    if (s == NULL)
+        return -ENOMEM;
+    s->config = *config;
+    s->n_units = s->free_units = (uint32_t)(config->pool_bytes / UNIT_BYTES);
+    uint64_t mr = config->mr_bytes / UNIT_BYTES;
+    uint32_t mr_units = least(mr, s->n_units);
+    s->run_units_max = least(mr_units, OBJECT_MAX / UNIT_BYTES);
+    uint32_t share = least(s->n_units / 16, mr_units);
+    for (s->slab_units_max = 1; s->slab_units_max * 2 <= least(share, SLAB_UNITS_MAX);)
+        s->slab_units_max *= 2;
+
+    s->slab = calloc(s->n_units, sizeof *s->slab);
+    s->head = malloc(s->n_units * sizeof *s->head);
+    s->closed = calloc(s->n_units, sizeof *s->closed);
+    e = s->slab == NULL || s->head == NULL || s->closed == NULL ? -ENOMEM : 0;
+    e = e != 0 ? e : classes_create(s);
+    e = e != 0 ? e : units_create(&s->units, s->n_units, mr_units);
+    e = e != 0 ? e : extents_create(&s->headers, config->max_headers, s->n_units + 1);
+    e = e != 0 ? e : bits_create(&s->free_slots, config->max_headers);
+    if (e != 0) {
+        slabs_destroy(s);
+        return e;
+    }
+    s->config.classes = NULL; /* the caller's, needed no longer */
+    for (uint32_t u = 0; u < s->n_units; u++)
+        s->head[u] = UNITS_NONE;
+    units_give(&s->units, 0, s->n_units);
+    *out = s;
+    return 0;
+}
+
+void slabs_destroy(struct slabs *s)
+{
+    if (s == NULL)
+        return;
+    bits_destroy(&s->free_slots);
+    extents_destroy(s->headers);
+    units_destroy(&s->units);
+    for (uint32_t i = 0; i < s->n_classes; i++)
+        bits_destroy(&s->classes[i].open);
+    free(s->class_for);
+    free(s->classes);
+    free(s->closed);
+    free(s->head);
+    free(s->slab);
+    free(s);
+}
+
+uint32_t slabs_pages_for(const struct slabs *s, uint64_t bytes)
+{
+    uint64_t pages = bytes == 0 ? 1 : bytes / PAGE_BYTES + (bytes % PAGE_BYTES != 0);
+    if (pages < s->class_for_n && s->class_for[pages] != CLASS_NONE)
+        return s->classes[s->class_for[pages]].pages;
+    if (pages > (uint64_t)s->run_units_max * UNIT_PAGES)
+        return 0;
+    return run_pages((uint32_t)pages);
+}
+
+/* Class of exactly these pages. No class is a whole number of units: a run would not cost more. */
+static uint32_t class_of(const struct slabs *s, uint32_t pages)
+{
+    uint32_t c = pages < s->class_for_n && pages > 0 ? s->class_for[pages] : CLASS_NONE;
+    return c != CLASS_NONE && s->classes[c].pages == pages ? c : CLASS_NONE;
+}
+
+static bool is_run(const struct slabs *s, uint32_t pages)
+{
+    return pages > 0 && pages % UNIT_PAGES == 0 && pages / UNIT_PAGES <= s->run_units_max;
+}
+
+uint32_t slabs_units_for(const struct slabs *s, uint32_t pages)
+{
+    uint32_t c = class_of(s, pages);
+    if (c != CLASS_NONE)
+        return s->classes[c].units;
+    return is_run(s, pages) ? pages / UNIT_PAGES : 0;
+}
+
+struct slab *slab_of(const struct slabs *s, uint32_t slot, uint32_t *unit)
+{
+    if (slot >= s->headers_high)
+        return NULL;
+    uint32_t u = s->config.headers[slot].page / UNIT_PAGES;
+    if (u >= s->n_units || s->head[u] == UNITS_NONE)
+        return NULL;
+    struct slab *slab = &s->slab[s->head[u]];
+    if (slot < slab->header || slot - slab->header >= slab->slots)
+        return NULL;
+    *unit = s->head[u];
+    return slab;
+}
+
+bool slab_is_open(const struct slabs *s, uint32_t unit)
+{
+    const struct slab *slab = &s->slab[unit];
+    return slab->class != CLASS_NONE && slab->used < slab->slots && s->closed[unit] == 0;
+}
+
+void slab_list(struct slabs *s, uint32_t unit)
+{
+    const struct slab *slab = &s->slab[unit];
+    if (slab_is_open(s, unit))
+        bits_set(&s->classes[slab->class].open, unit);
+    else if (slab->class != CLASS_NONE)
+        bits_clear(&s->classes[slab->class].open, unit);
+}
+
+void slab_enter(struct slabs *s, uint32_t unit, const struct slab *entry)
+{
+    s->slab[unit] = *entry;
+    for (uint32_t u = 0; u < entry->units; u++)
+        s->head[unit + u] = unit;
+    units_take(&s->units, unit, entry->units);
+    bits_set_range(&s->free_slots, entry->header, entry->slots);
+    s->free_units -= entry->units;
+    s->free_slot_pages += (uint64_t)entry->slots * entry->slot_pages;
+    if (entry->kind == UNIT_SLAB)
+        s->n_slabs++;
+    else
+        s->n_runs++;
+}
+
+void slab_release(struct slabs *s, uint32_t unit)
+{
+    struct slab old = s->slab[unit];
+    if (old.class != CLASS_NONE)
+        bits_clear(&s->classes[old.class].open, unit);
+    bits_clear_range(&s->free_slots, old.header, old.slots);
+    extents_give(s->headers, old.header, old.slots);
+    for (uint32_t u = unit; u < unit + old.units; u++) {
+        atomic_store_explicit(&s->config.dir[u].kind, UNIT_FREE, memory_order_release);
+        s->head[u] = UNITS_NONE;
+    }
+    units_give(&s->units, unit, old.units);
+    s->free_units += old.units;
+    s->free_slot_pages -= (uint64_t)old.slots * old.slot_pages;
+    if (old.kind == UNIT_SLAB)
+        s->n_slabs--;
+    else
+        s->n_runs--;
+}
+
+/* Writes what the next node needs: headers and fields first, the kind of the first unit last, so that a node killed in
+ * between leaves a free unit. A header that no slab had may be in another state after a damaged directory: it becomes
+ * FREE with the next generation, never the same again. */
+static void slab_write(struct slabs *s, uint32_t unit, const struct slab *slab)
+{
+    uint32_t page = unit * UNIT_PAGES;
+    for (uint32_t i = 0; i < slab->slots; i++, page += slab->slot_pages) {
+        struct slot_header *h = &s->config.headers[slab->header + i];
+        uint64_t word = slot_load(h);
+        if (word_state(word) != SLOT_FREE)
+            slot_store(h, word_gen(word) + 1, SLOT_FREE);
+        h->page = page;
+    }
+    struct slab_entry *entry = &s->config.dir[unit];
+    entry->header = slab->header;
+    entry->slot_pages = slab->slot_pages;
+    entry->units = slab->units;
+    entry->pool = 0;
+    entry->reserved = 0;
+    for (uint32_t u = 1; u < slab->units; u++)
+        atomic_store_explicit(&entry[u].kind, UNIT_BODY, memory_order_relaxed);
+    atomic_store_explicit(&entry->kind, slab->kind, memory_order_release);
+}
+
+/* Takes headers for a slab or run at `unit` and enters it. 0 or -ENOSPC. */
+static int slab_make(struct slabs *s, uint32_t unit, struct slab *slab)
+{
+    slab->header = extents_take(s->headers, slab->slots);
+    if (slab->header == EXTENT_NONE)
+        return -ENOSPC;
+    uint32_t end = slab->header + slab->slots;
+    if (end > s->headers_high) {
+        if (s->config.grow(s->config.env, end) != 0) {
+            extents_give(s->headers, slab->header, slab->slots);
+            return -ENOSPC;
+        }
+        s->headers_high = end;
+    }
+    slab_write(s, unit, slab);
+    slab_enter(s, unit, slab);
+    return 0;
+}
+
+static uint32_t slot_take(struct slabs *s, uint32_t unit)
+{
+    struct slab *slab = &s->slab[unit];
+    uint32_t slot = (uint32_t)bits_next(&s->free_slots, slab->header);
+    bits_clear(&s->free_slots, slot);
+    slab->used++;
+    s->used_pages += slab->slot_pages;
+    s->free_slot_pages -= slab->slot_pages;
+    if (slab->used == slab->slots && slab->class != CLASS_NONE)
+        bits_clear(&s->classes[slab->class].open, unit);
+    return slot;
+}
+
+static uint32_t slab_alloc(struct slabs *s, uint32_t class, int *why)
+{
+    struct slab_class *c = &s->classes[class];
+    uint64_t open = bits_next(&c->open, 0);
+    if (open != BITS_NONE)
+        return slot_take(s, (uint32_t)open);
+
+    uint32_t unit = units_find_block(&s->units, (unsigned)__builtin_ctz(c->units));
+    if (unit == UNITS_NONE)
+        return SLOT_NONE;
+    struct slab slab = {
+        .slots = c->slots,
+        .slot_pages = c->pages,
+        .units = (uint16_t)c->units,
+        .class = (uint16_t)class,
+        .kind = UNIT_SLAB,
+    };
+    *why = slab_make(s, unit, &slab);
+    if (*why != 0)
+        return SLOT_NONE;
+    bits_set(&c->open, unit);
+    return slot_take(s, unit);
+}
+
+/* A run whose length is a power of two takes a buddy where there is one, so that it breaks no larger block. */
+static uint32_t run_alloc(struct slabs *s, uint32_t units, int *why)
+{
+    uint32_t unit = UNITS_NONE;
+    if ((units & (units - 1)) == 0 && units <= SLAB_UNITS_MAX)
+        unit = units_find_block(&s->units, (unsigned)__builtin_ctz(units));
+    if (unit == UNITS_NONE && units > 1)
+        unit = units_find_run(&s->units, units);
+    if (unit == UNITS_NONE)
+        return SLOT_NONE;
+    struct slab run = {
+        .slots = 1,
+        .slot_pages = units * UNIT_PAGES,
+        .units = (uint16_t)units,
+        .class = CLASS_NONE,
+        .kind = UNIT_RUN,
+    };
+    *why = slab_make(s, unit, &run);
+    return *why == 0 ? slot_take(s, unit) : SLOT_NONE;
+}
+
+uint32_t slabs_alloc(struct slabs *s, uint32_t pages, int *why)
+{
+    int cause = 0;
+    uint32_t slot = SLOT_NONE;
+    uint32_t class = class_of(s, pages);
+    if (class != CLASS_NONE)
+        slot = slab_alloc(s, class, &cause);
+    else if (is_run(s, pages))
+        slot = run_alloc(s, pages / UNIT_PAGES, &cause);
+    if (slot == SLOT_NONE && why != NULL)
+        *why = cause;
+    return slot;
+}
+
+void slabs_free(struct slabs *s, uint32_t slot)
+{
+    uint32_t unit;
+    struct slab *slab = slab_of(s, slot, &unit);
+    if (slab == NULL || bits_test(&s->free_slots, slot))
+        return;
+    bits_set(&s->free_slots, slot);
+    s->used_pages -= slab->slot_pages;
+    s->free_slot_pages += slab->slot_pages;
+    bool was_full = slab->used-- == slab->slots;
+    if (s->closed[unit] != 0)
+        return;
+    if (slab->used == 0)
+        slab_release(s, unit);
+    else if (was_full && slab->class != CLASS_NONE)
+        bits_set(&s->classes[slab->class].open, unit);
+}
+
+uint32_t slabs_slot_pages(const struct slabs *s, uint32_t slot)
+{
+    uint32_t unit;
+    const struct slab *slab = slab_of(s, slot, &unit);
+    return slab != NULL ? slab->slot_pages : 0;
+}
+
+bool slabs_is_slot(const struct slabs *s, uint32_t slot)
+{
+    return slabs_slot_pages(s, slot) != 0;
+}
+
+/* The largest object that a free slot of an open slab holds, in pages: a class's size, its waste included. */
+static uint64_t largest_open(const struct slabs *s)
+{
+    for (uint32_t c = s->n_classes; c-- > 0;) {
+        if (bits_next(&s->classes[c].open, 0) != BITS_NONE)
+            return s->classes[c].pages;
+    }
+    return 0;
+}
+
+void slabs_usage(const struct slabs *s, struct slabs_usage *out)
+{
+    uint64_t run = (uint64_t)least(units_longest(&s->units), s->run_units_max) * UNIT_PAGES;
+    uint64_t slot = largest_open(s);
+    *out = (struct slabs_usage){
+        .free_bytes = (uint64_t)s->free_units * UNIT_BYTES + s->free_slot_pages * PAGE_BYTES,
+        .largest_bytes = (run > slot ? run : slot) * PAGE_BYTES,
+        .used_bytes = s->used_pages * PAGE_BYTES,
+        .free_units = s->free_units,
+        .slabs = s->n_slabs,
+        .runs = s->n_runs,
+        .headers_used = s->headers_high,
+    };
+}

@@ -1,0 +1,33 @@
+/* stat.h: counters of local reads, which no message tells the node of: it adds up the lanes of the pin files. */
+#ifndef BERTH_STORE_STAT_H
+#define BERTH_STORE_STAT_H
+
+#include "store/client.h"
+#include "store/thread.h"
+
+#define STAT_SAMPLE 1024u /* one get in so many is timed */
+
+static inline struct stat_lane *stat_lane(struct berth *b, const struct client_thread *t)
+{
+    return &b->pins->lane[t->lane];
+}
+
+/* A thread's own lane has one writer: no locked operation. */
+static inline void stat_add(struct berth *b, const struct client_thread *t, enum lane_counter which, uint64_t n)
+{
+    _Atomic uint64_t *c = &stat_lane(b, t)->counter[which];
+    if (__builtin_expect(t->shared, 0)) {
+        atomic_fetch_add_explicit(c, n, memory_order_relaxed);
+    } else {
+        atomic_store_explicit(c, atomic_load_explicit(c, memory_order_relaxed) + n, memory_order_relaxed);
+    }
+}
+
+static inline void stat_get_ns(struct berth *b, const struct client_thread *t, int64_t ns)
+{
+    unsigned bucket = ns > 0 ? 63u - (unsigned)__builtin_clzll((unsigned long long)ns) : 0;
+    stat_add(b, t, LANE_SAMPLES, 1);
+    atomic_fetch_add_explicit(&stat_lane(b, t)->get_ns[bucket < 31 ? bucket : 31], 1, memory_order_relaxed);
+}
+
+#endif

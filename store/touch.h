@@ -1,0 +1,56 @@
+/* touch.h: uses of objects, told to the node for eviction through a ring that only ever wins new ones over old.
+ *
+ * Single gets are kept per thread and go in a batch: the bump of the ring's tail is a locked operation. A prefix goes at
+ * once, deepest first (PROTOCOLS rule 34). Touches are lossy: a few that a thread kept are lost when it ends.
+ */
+#ifndef BERTH_STORE_TOUCH_H
+#define BERTH_STORE_TOUCH_H
+
+#include "store/client.h"
+#include "store/thread.h"
+
+#define TOUCH_STRANGERS 16u
+
+static inline void touch_push(struct berth *b, const uint32_t *slots, uint32_t n)
+{
+    if (atomic_load_explicit(&b->muted, memory_order_relaxed)) {
+        return;
+    }
+    _Atomic uint64_t *tail = &b->ring->touch_tail;
+    uint64_t at = atomic_load_explicit(tail, memory_order_relaxed);
+    for (uint32_t i = 0; i < n; i++) {
+        atomic_store_explicit(&b->ring->touch[(at + i) % RING_TOUCHES], slots[i] + 1, memory_order_relaxed);
+    }
+    /* Written before they are published; two threads that met here overwrote each other's, and the ring repeats some. */
+    atomic_fetch_add_explicit(tail, n, memory_order_release);
+}
+
+static inline void touch_flush(struct berth *b, struct client_thread *t)
+{
+    if (t->n_touches && t->handle == b->id) {
+        touch_push(b, t->touch, t->n_touches);
+        t->n_touches = 0;
+    }
+}
+
+/* A thread that goes between handles keeps touches for one of them; the others' go at once. */
+void touch_stranger(struct berth *b, struct client_thread *t, uint32_t slot);
+
+static inline void touch_one(struct berth *b, struct client_thread *t, uint32_t slot)
+{
+    if (__builtin_expect(t->handle != b->id, 0)) {
+        touch_stranger(b, t, slot);
+        return;
+    }
+    if (t->last_touch == slot) {
+        return;
+    }
+    t->last_touch = slot;
+    t->touch[t->n_touches++] = slot;
+    if (t->n_touches == THREAD_TOUCHES) {
+        touch_push(b, t->touch, THREAD_TOUCHES);
+        t->n_touches = 0;
+    }
+}
+
+#endif

@@ -1,0 +1,141 @@
+# lib.sh: what the tests of the command line share. Sourced: a scratch directory, a daemon of its own, checks.
+# shellcheck shell=bash
+set -u -o pipefail
+
+: "${BERTH_BIN:?directory of berth and berthd}"
+bin=$BERTH_BIN
+[[ -x $bin/berth && -x $bin/berthd ]] || { echo "no berth and berthd in $bin"; exit 1; }
+# The daemon refuses variables that it does not know, and a test sets its own.
+for variable in $(compgen -e | grep '^BERTH_'); do unset "$variable"; done
+unset XDG_RUNTIME_DIR NOTIFY_SOCKET
+
+scratch=$(mktemp -d /dev/shm/berth-cli.XXXXXX)
+daemons=()
+failures=0
+checks=0
+
+cleanup()
+{
+    for pid in "${daemons[@]}"; do
+        kill -CONT "$pid" 2>/dev/null
+        kill -KILL "$pid" 2>/dev/null
+        wait "$pid" 2>/dev/null
+    done
+    rm -rf "$scratch"
+}
+trap cleanup EXIT
+
+# check NAME COMMAND...: counts a failure unless the command succeeds
+check()
+{
+    local name=$1
+    shift
+    checks=$((checks + 1))
+    if ! "$@"; then
+        failures=$((failures + 1))
+        [[ $failures -le 10 ]] || return 0
+        echo "FAILED: $name: $*"
+        [[ -s $scratch/out ]] && { echo "  stdout:"; head -c 600 "$scratch/out" | cat -v | sed 's/^/    /'; }
+        [[ -s $scratch/err ]] && { echo "  stderr:"; head -c 600 "$scratch/err" | cat -v | sed 's/^/    /'; }
+    fi
+    return 0
+}
+
+# run WANTED_CODE COMMAND...: runs it with stdout and stderr in files; checks its exit code
+run()
+{
+    local want=$1 got
+    shift
+    "$@" >"$scratch/out" 2>"$scratch/err" </dev/null
+    got=$?
+    check "exit code $got, not $want, of: $*" test "$got" -eq "$want"
+}
+
+berth()
+{
+    "$bin/berth" "$@"
+}
+
+# The last run's stdout is one JSON document of this schema, d, for which a Python expression holds.
+json()
+{
+    check "JSON: $1" python3 -c '
+import json, sys
+d = json.load(open(sys.argv[1]))
+sys.exit(0 if d["schema"] == 1 and eval(sys.argv[2]) else 1)' "$scratch/out" "$1"
+}
+
+# The last run failed as code and name say, for people and for programs.
+failed_as()
+{
+    json "d['exit'] == $1 and d['error']['name'] == '$2' and d['error']['code'] < 0 and d['error']['sentence']"
+    err_is_message
+}
+
+err_has()
+{
+    check "stderr has '$1'" grep -qF -- "$1" "$scratch/err"
+}
+
+out_has()
+{
+    check "stdout has '$1'" grep -qF -- "$1" "$scratch/out"
+}
+
+# One line on stderr that begins with "berth: ", and nothing that a terminal would act on.
+err_is_message()
+{
+    check "a message on stderr" grep -q '^berth: ' "$scratch/err"
+    check "printable stderr" test "$(LC_ALL=C tr -d '\n -~' <"$scratch/err" | wc -c)" -eq 0
+}
+
+# start_berthd NAME [FLAGS...]: sets pid and BERTH_NODE; waits for the line that says ready.
+start_berthd()
+{
+    local name=$1
+    shift
+    node_dir=$scratch/$name
+    mkdir -p "$node_dir"
+    mkfifo "$node_dir/ready" 2>/dev/null
+    "$bin/berthd" --config /dev/null --region "$node_dir/region" --socket "$node_dir/sock" --pool "${pool:-16MiB}" "$@" \
+        </dev/null >"$node_dir/stdout" 2> >(
+            trap '' PIPE
+            tee "$node_dir/log" | {
+                grep -m1 -E ' ready: ' || echo gone
+                cat >/dev/null
+            } >"$node_dir/ready"
+        ) &
+    pid=$!
+    daemons+=("$pid")
+    local line
+    read -r -t 60 line <"$node_dir/ready"
+    case $line in
+    *ready:*) ;;
+    *)
+        echo "FAILED: berthd did not start"
+        cat "$node_dir/log"
+        exit 1
+        ;;
+    esac
+    export BERTH_NODE=unix:$node_dir/sock
+}
+
+# stop_berthd: clean stop of the last one
+stop_berthd()
+{
+    kill -TERM "$pid"
+    wait "$pid"
+    check "clean stop" test $? -eq 0
+}
+
+as_nobody()
+{
+    setpriv --reuid=65534 --regid=65534 --clear-groups "$@"
+}
+
+finish()
+{
+    echo "$checks checks, $failures failed"
+    [[ $failures -eq 0 ]] || exit 1
+    exit 0
+}

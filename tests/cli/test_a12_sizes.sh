@@ -1,0 +1,120 @@
+#!/usr/bin/env bash
+# A12: a size means the same as a flag, as a variable, in the file and as an argument of berth, and what is none is refused
+# with the name of the option and the units.
+. "$(dirname "$0")/lib.sh"
+
+config() { "$bin/berthd" --config "${file:-/dev/null}" --print-config "$@"; }
+value() { sed -n 's/^pool = \(.*[^ ]\) *; .*/\1/p' "$scratch/out"; }
+
+# same SIZE BYTES: --pool, $BERTH_POOL and pool = come to the same, which is these bytes
+same()
+{
+    local text=$1 bytes=$2 wanted
+    run 0 config --pool "$bytes"
+    wanted=$(value)
+    check "a value" test -n "$wanted"
+    run 0 config --pool "$text"
+    check "flag '$text' is $bytes" test "$(value)" = "$wanted"
+    check "origin of the flag" grep -q '^pool = .*; flag --pool' "$scratch/out"
+    run 0 env "BERTH_POOL=$text" "$bin/berthd" --config /dev/null --print-config
+    check "variable '$text' is $bytes" test "$(value)" = "$wanted"
+    check "origin of the variable" grep -q '^pool = .*; environment \$BERTH_POOL' "$scratch/out"
+    printf '[node]\npool = %s\n' "$text" >"$scratch/ini"
+    file=$scratch/ini run 0 config
+    check "file '$text' is $bytes" test "$(value)" = "$wanted"
+    check "origin of the file" grep -qF "; file $scratch/ini:2" "$scratch/out"
+}
+same 64M 67108864
+same 64MiB 67108864
+same '64 MiB' 67108864
+same 64MB 64000000
+same 64mb 64000000
+same 64mib 67108864
+same 0.5G 536870912
+same 1e9 1000000000
+same 67108864 67108864
+same 8388608B 8388608
+
+# refused TEXT: by each of the three, with the option's name and the units
+refused()
+{
+    local text=$1
+    run 2 config --pool "$text"
+    err_has pool
+    err_has MiB
+    run 2 env "BERTH_POOL=$text" "$bin/berthd" --config /dev/null --print-config
+    err_has BERTH_POOL
+    err_has MiB
+    printf '[node]\npool = %s\n' "$text" >"$scratch/ini"
+    file=$scratch/ini run 2 config
+    err_has "$scratch/ini:2"
+    err_has MiB
+}
+refused ''
+refused MB
+refused -1G
+refused 10X
+refused 1.5
+refused 1e30
+refused '64M iB'
+refused 64MiBs
+
+# Later origins win, whatever the order in which they are read; earlier ones are still checked.
+printf '[node]\npool = 16MiB\nhigh = 80%%\n' >"$scratch/ini"
+run 0 env BERTH_POOL=32MiB "$bin/berthd" --print-config --pool 64MiB --config "$scratch/ini"
+check "flag wins" grep -q '^pool = 64MiB .*; flag --pool' "$scratch/out"
+check "file stands where nothing else is said" grep -q "^high = .*; file $scratch/ini:3" "$scratch/out"
+check "default" grep -q '^policy = lru .*; default$' "$scratch/out"
+run 0 env BERTH_POOL=32MiB "$bin/berthd" --print-config --config "$scratch/ini"
+check "variable wins over file" grep -q '^pool = 32MiB .*; environment' "$scratch/out"
+run 2 env BERTH_POOL=nonsense "$bin/berthd" --print-config --pool 64MiB --config /dev/null
+
+# What --print-config prints is a file that makes the same configuration.
+printf '[node]\npool = 16MiB\nclass = 96KiB\n[namespace models]\nreplaceable = yes\n' >"$scratch/ini"
+file=$scratch/ini run 0 config --max-objects 1000
+cp "$scratch/out" "$scratch/printed.ini"
+file=$scratch/printed.ini run 0 config
+check "the same again" diff <(sed 's/ *;.*//' "$scratch/printed.ini") <(sed 's/ *;.*//' "$scratch/out")
+
+# Unknown names, and lines that are none, are refused with their place.
+bad_file()
+{
+    printf '%b' "$2" >"$scratch/ini"
+    file=$scratch/ini run 2 config
+    err_has "$scratch/ini:$1: "
+}
+bad_file 2 '[node]\nnonsense = 1\n'
+bad_file 3 '[node]\n\n[nonsense]\npool = 1G\n'
+bad_file 1 '[nonsense]\n'
+bad_file 1 'pool = 1G\n'
+bad_file 1 '[node\npool = 1G\n'
+bad_file 3 '[node]\npool = 1G\nnonsense\n'
+bad_file 3 '[node]\npool = 1G\n  high\n'
+bad_file 2 '[namespace x]\nnonsense = 1\n'
+bad_file 2 '[namespace x]\nreplaceable = perhaps\n'
+bad_file 2 '[namespace a/b]\nreplaceable = yes\n'
+bad_file 2 "[node]\npool = $(printf '%02000d' 1)\n"
+bad_file 2 '[node]\npool = \0331G\n'
+check "no escape byte on stderr" test "$(LC_ALL=C tr -d '\n -~' <"$scratch/err" | wc -c)" -eq 0
+run 2 "$bin/berthd" --config "$scratch/nofile" --print-config
+err_has "$scratch/nofile"
+run 2 env BERTH_NONSENSE=1 "$bin/berthd" --config /dev/null --print-config
+err_has BERTH_NONSENSE
+run 0 env BERTH_NODE=unix:/x "$bin/berthd" --config /dev/null --print-config
+run 2 "$bin/berthd" --nonsense
+err_has --nonsense
+run 2 "$bin/berthd" nonsense
+run 2 "$bin/berthd" --pool
+# Every setting has its line of help.
+run 0 config
+names=$(sed -n 's/^\([a-z-]*\) = .*/\1/p' "$scratch/out")
+run 0 "$bin/berthd" --help
+check "there are settings" test "$(wc -w <<<"$names")" -gt 10
+for name in $names; do out_has "--$name "; done
+run 0 "$bin/berthd" --version
+
+# The same sizes as arguments of berth's own options; units of time.
+run 2 berth --json put k --ttl 5
+failed_as 2 EINVAL
+err_has 500ms
+finish

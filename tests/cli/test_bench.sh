@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# berth bench: every case runs, says what it must say, and leaves nothing behind. Figures are not judged here.
+. "$(dirname "$0")/lib.sh"
+
+fields="{'schema', 'bench', 'size', 'depth', 'threads', 'objects', 'ops', 'seconds', 'bytes_per_second', 'latency_ns',
+    'baseline', 'ratio'} <= set(d) and {'mean', 'p50', 'p99', 'p999'} <= set(d['latency_ns'])
+    and {'name', 'value'} <= set(d['baseline']) and d['ratio'] > 0 and d['baseline']['value'] > 0"
+bench() # CASE OPTIONS...: and a document in which everything is there
+{
+    run 0 berth bench "$@" --seconds 1 --json
+    json "(d['bench'] == '$1' and $fields)"
+}
+timed="d['ops'] > 100 and 0 < d['latency_ns']['p50'] <= d['latency_ns']['p99'] <= d['latency_ns']['p999']"
+
+bench local-get --objects 2000
+json "$timed and d['baseline']['name'] == 'unpinned_read_ns' and d['threads'] == 1 and d['objects'] == 2000"
+bench local-get --objects 2000 --threads 2 --key-size 70
+json "$timed and d['threads'] == 2 and d['baseline']['name'] == 'one_thread_keys_per_second'"
+bench local-get-batch --objects 2000 --depth 16
+json "$timed and d['depth'] == 16"
+bench exists --objects 2000
+json "$timed and d['depth'] == 128"
+bench prefix --objects 2000
+json "$timed and d['depth'] == 256"
+bench put --size 4KiB --objects 500
+json "$timed and d['baseline']['name'] == 'socket_round_trip_p50_ns' and d['bytes_per_second'] > 0"
+bench put --size 256KiB --objects 64 --depth 4
+json "d['ops'] > 0 and d['baseline']['name'] == 'memcpy_bytes_per_second'"
+bench put-batch --objects 1000
+json "$timed and d['evict'] is False"
+bench put-batch --objects 1000 --evict
+json "$timed and d['evict'] is True"
+bench put-group --size 4KiB --objects 256 --depth 16
+json "d['ops'] > 0"
+bench idle --objects 10
+json "d['ratio'] < 1"
+bench overhead --objects 2000
+json "$timed"
+
+# A named node keeps nothing of it.
+start_berthd node --pool 64MiB
+run 0 berth bench local-get --objects 1000 --seconds 1 -n "$BERTH_NODE"
+out_has "baseline"
+run 0 berth bench put --size 4KiB --objects 300 --seconds 1 -n "$BERTH_NODE"
+run 0 berth ls --json
+json "d['entries'] == []"
+stop_berthd
+unset BERTH_NODE
+
+run 2 berth bench
+run 2 berth bench nothing
+run 2 berth bench put --threads 2
+run 2 berth bench exists --evict
+run 2 berth bench local-get --depth 4
+finish

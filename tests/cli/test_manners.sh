@@ -1,0 +1,118 @@
+#!/usr/bin/env bash
+# Files, pipes, terminals, help, completion.
+. "$(dirname "$0")/lib.sh"
+pool=64MiB # nothing is evicted
+start_berthd node
+head -c 3000000 /dev/urandom >"$scratch/in"
+
+# A file, a redirected file, a pipe, an empty one, from the middle of a file.
+run 0 berth put file "$scratch/in"
+"$bin/berth" put redirected <"$scratch/in" || check "redirected" false
+cat "$scratch/in" | "$bin/berth" put pipe - || check "pipe" false
+head -c 1000 "$scratch/in" | "$bin/berth" put short || check "short pipe" false
+{
+    head -c 4096 >/dev/null
+    "$bin/berth" put tail
+} < <(cat "$scratch/in") || check "tail of a pipe" false
+: >"$scratch/empty"
+run 0 berth put empty "$scratch/empty"
+"$bin/berth" put empty2 </dev/null || check "empty pipe" false
+run 0 berth put proc /proc/version
+for key in file redirected pipe; do
+    run 0 berth get "$key" -o "$scratch/got"
+    check "$key came back" cmp -s "$scratch/in" "$scratch/got"
+    "$bin/berth" get "$key" --verify | cmp -s - "$scratch/in" || check "$key through a pipe" false
+done
+"$bin/berth" get short | cmp -s - <(head -c 1000 "$scratch/in") || check "short" false
+"$bin/berth" get proc | cmp -s - /proc/version || check "proc" false
+run 0 berth get empty2
+check "empty" test ! -s "$scratch/out"
+run 0 berth put file "$scratch/empty"
+err_has kept
+run 0 berth put file "$scratch/empty" --json
+json "d['kept'] is True"
+check "no message in the pipe" test "$("$bin/berth" get file 2>&1 | wc -c)" -eq 3000000
+
+# Namespaces do not share keys.
+run 0 berth -N other put file "$scratch/empty"
+run 0 berth ls -N other --json
+json "[e['key'] for e in d['entries']] == ['file'] and d['entries'][0]['size'] == 0"
+run 0 berth ls --limit 2
+check "limit" test "$(wc -l <"$scratch/out")" -eq 2
+run 0 berth ls -l file
+check "long" grep -qE '^ *3000000 .* file$' "$scratch/out"
+run 0 berth ls nothing --json
+json "d['entries'] == []"
+run 0 berth hold file --label a --ttl 1h
+run 0 berth stat file
+out_has "hold        a, "
+run 0 berth pins file
+run 0 berth pins --json
+json "True"
+run 0 berth status
+check "a compact screen" test "$(wc -l <"$scratch/out")" -le 24 -a "$(wc -L <"$scratch/out")" -le 100
+run 0 berth status --json
+json "d['command'] == 'status' and d['pool']"
+run 0 berth check
+run 0 berth drop file --label a
+
+# Binary never goes to a terminal unasked; text does; nor is a terminal read for an object.
+tty() { script -qec "$(printf '%q ' "$@")" /dev/null </dev/null >"$scratch/out" 2>"$scratch/err"; }
+run_tty() { local want=$1; shift; tty "$@"; local got=$?; check "exit code $got on a terminal of: $*" test "$got" -eq "$want"; }
+run_tty 2 "$bin/berth" get short
+out_has binary
+run_tty 0 "$bin/berth" get short --force
+check "forced" test "$(wc -c <"$scratch/out")" -ge 1000
+run_tty 0 "$bin/berth" get proc
+out_has Linux
+run_tty 2 "$bin/berth" put terminal
+# No progress where nobody looks.
+"$bin/berth" get file 2>"$scratch/err" >/dev/null
+check "a quiet pipe" test ! -s "$scratch/err"
+
+# A reader that has gone: quiet, and the shell sees why.
+"$bin/berth" get file 2>"$scratch/err" | head -c 10 >/dev/null
+check "SIGPIPE" test "${PIPESTATUS[0]}" -eq 141
+check "quietly" test ! -s "$scratch/err"
+"$bin/berth" ls >/dev/full 2>"$scratch/err"
+check "a full disk is an error" test $? -eq 1
+err_has 'No space left'
+
+# Help, completion, JSON from one table.
+run 0 berth --help
+for command in put get exists ls stat rm hold drop pins status check bench replay; do
+    out_has "  $command"
+    run 0 berth "$command" --help
+    out_has "berth $command"
+    run 0 berth help "$command" --json
+    json "d['commands'][0]['name'] == '$command' and isinstance(d['commands'][0]['options'], list)"
+    run 0 berth --help
+done
+run 0 berth help --json
+json "len(d['commands']) >= 13 and len(d['exit_codes']) == 7"
+run 0 berth --version --json
+json "d['version']"
+complete() # WORDS...: what completion offers for the last
+{
+    bash -c 'eval "$("$0" completion)"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _berth; printf "%s\n" "${COMPREPLY[@]}"' \
+        "$bin/berth" "$@" >"$scratch/out"
+}
+complete berth st
+check "commands complete" test "$(tr '\n' ' ' <"$scratch/out")" = 'stat status '
+complete berth -n unix:/x hold --la
+check "options complete" test "$(cat "$scratch/out")" = --label
+
+# Clean stop by either signal; a region in use is refused with the code for it.
+run 5 "$bin/berthd" --config /dev/null --region "$node_dir/region" --socket "$scratch/second" --pool 16MiB
+check "one that runs is named" grep -qE 'pid|use' "$scratch/err"
+run 0 berth exists file
+kill -INT "$pid"
+kill -TERM "$pid" 2>/dev/null
+kill -TERM "$pid" 2>/dev/null
+wait "$pid"
+check "clean stop" test $? -eq 0
+start_berthd node
+run 0 berth get file -o "$scratch/got"
+check "nothing was lost" cmp -s "$scratch/in" "$scratch/got"
+stop_berthd
+finish

@@ -1,0 +1,91 @@
+#include "tools/bench/bench_stat.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+static struct bench_stat s, t; /* large */
+
+static int set_up(void **state)
+{
+    (void)state;
+    memset(&s, 0, sizeof(s));
+    memset(&t, 0, sizeof(t));
+    return 0;
+}
+
+static void near(double is, double wanted)
+{
+    if (fabs(is - wanted) > 0.01 * wanted)
+        fail_msg("%g, not %g within 1 %%", is, wanted);
+}
+
+static void percentiles_are_near(void **state)
+{
+    (void)state;
+    for (uint64_t i = 1; i <= 10000; i++)
+        stat_add(&s, i * 1000, 1);
+    near(stat_mean(&s), 5000.5);
+    near(stat_percentile(&s, 0.5), 5000);
+    near(stat_percentile(&s, 0.99), 9900);
+    near(stat_percentile(&s, 0.999), 9990);
+}
+
+static void every_magnitude_has_its_place(void **state)
+{
+    (void)state;
+    for (unsigned bit = 0; bit < 64; bit++) {
+        set_up(NULL);
+        stat_add(&s, 1ull << bit, 1);
+        near(stat_percentile(&s, 0.5) * 1000, (double)(1ull << bit));
+    }
+    set_up(NULL);
+    stat_add(&s, UINT64_MAX, 1);
+    near(stat_percentile(&s, 0.5) * 1000, (double)UINT64_MAX);
+    set_up(NULL);
+    stat_add(&s, 0, 1);
+    assert_true(stat_percentile(&s, 0.5) == 0);
+}
+
+static void batches_count_as_their_operations(void **state)
+{
+    (void)state;
+    stat_add(&s, 20000, 64);
+    stat_add(&t, 1000000, 1);
+    stat_merge(&s, &t);
+    assert_int_equal(s.count, 65);
+    near(stat_percentile(&s, 0.5), 20);
+    near(stat_percentile(&s, 0.999), 1000);
+    near(stat_mean(&s), (64 * 20 + 1000) / 65.0);
+}
+
+static void nothing_is_nothing(void **state)
+{
+    (void)state;
+    assert_true(stat_mean(&s) == 0 && stat_percentile(&s, 0.99) == 0);
+}
+
+static void the_median_is_in_the_middle(void **state)
+{
+    double odd[] = {9, 1, 5}, even[] = {4, 1, 3, 2};
+
+    (void)state;
+    assert_true(median(odd, 3) == 5);
+    assert_true(median(even, 4) == 2.5);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(percentiles_are_near, set_up),
+        cmocka_unit_test_setup(every_magnitude_has_its_place, set_up),
+        cmocka_unit_test_setup(batches_count_as_their_operations, set_up),
+        cmocka_unit_test_setup(nothing_is_nothing, set_up),
+        cmocka_unit_test(the_median_is_in_the_middle),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

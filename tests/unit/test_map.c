@@ -1,0 +1,95 @@
+/* test_map.c: shared mappings: what one side writes the other reads, and a forked child has none. */
+#include "store/map.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define BYTES 8192u
+
+static int memory(void)
+{
+    int fd = memfd_create("map", MFD_CLOEXEC);
+    assert_true(fd >= 0);
+    assert_int_equal(ftruncate(fd, BYTES), 0);
+    return fd;
+}
+
+static void two_mappings_share_bytes(void **unused)
+{
+    (void)unused;
+    int fd = memory();
+    volatile char *a = map_shared(fd, BYTES, PROT_READ | PROT_WRITE);
+    volatile char *b = map_shared(fd, BYTES, PROT_READ);
+    assert_non_null((const void *)a);
+    assert_non_null((const void *)b);
+    close(fd);
+    a[BYTES - 1] = 7;
+    assert_int_equal(b[BYTES - 1], 7);
+    if (BERTH_MAP_ONCE)
+        assert_ptr_equal((const void *)a, (const void *)b);
+    else
+        assert_ptr_not_equal((const void *)a, (const void *)b);
+    unmap_shared((void *)a, BYTES);
+    assert_int_equal(b[BYTES - 1], 7); /* one user's end leaves the other's mapping */
+    unmap_shared((void *)b, BYTES);
+}
+
+/* Which signal ends a child that touches the mapping; 0: none. */
+static int touch_in_child(volatile char *map)
+{
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        signal(SIGSEGV, SIG_DFL);
+        _exit(map[0]);
+    }
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+}
+
+static void a_forked_child_has_no_mapping(void **unused)
+{
+    (void)unused;
+    int fd = memory();
+    volatile char *map = map_shared(fd, BYTES, PROT_READ | PROT_WRITE);
+    assert_non_null((const void *)map);
+    close(fd);
+    assert_int_equal(touch_in_child(map), SIGSEGV);
+    assert_int_equal(madvise((void *)map, BYTES, MADV_DOFORK), 0);
+    assert_int_equal(touch_in_child(map), 0);
+    unmap_shared((void *)map, BYTES);
+}
+
+static void a_bad_descriptor_is_an_error(void **unused)
+{
+    (void)unused;
+    errno = 0;
+    assert_null(map_shared(-1, BYTES, PROT_READ));
+    assert_int_equal(errno, EBADF);
+    int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    assert_null(map_shared(fd, BYTES, PROT_READ));
+    close(fd);
+    unmap_shared(NULL, BYTES);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(two_mappings_share_bytes),
+        cmocka_unit_test(a_forked_child_has_no_mapping),
+        cmocka_unit_test(a_bad_descriptor_is_an_error),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,258 @@
+/* test_settings.c: case A12 (sizes mean the same wherever they are written), precedence, every setting's bad values, and
+ * that what is shown can be read back. */
+#include "store/berth.h"
+#include "store/shell/settings.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static struct settings s;
+static char why[300];
+
+static int set(const char *name, const char *value, enum setting_origin origin)
+{
+    why[0] = '\0';
+    return settings_set(&s, name, value, origin, "here", why, sizeof why);
+}
+
+static void a12_size_units(void **unused)
+{
+    (void)unused;
+    static const struct {
+        const char *text;
+        uint64_t bytes; /* 0: refused */
+    } cases[] = {
+        {"64M", 64u << 20}, {"64MB", 64000000},  {"64MiB", 64u << 20}, {"64mb", 64000000}, {"64 MiB", 64u << 20},
+        {"0.5G", 1u << 29}, {"1e9", 1000000000}, {"1024", 1024},       {"", 0},            {"MB", 0},
+        {"-1G", 0},         {"10X", 0},          {"0", 0},             {"0x10", 0},        {"1.5", 0},
+        {"99999999T", 0},   {"64M ", 0},         {"1 2M", 0},
+    };
+    static const enum setting_origin origins[] = {ORIGIN_FILE, ORIGIN_ENVIRONMENT, ORIGIN_URL, ORIGIN_FLAG};
+    for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
+        for (unsigned k = 0; k < 4; k++) {
+            settings_init(&s);
+            int e = set("mr-size", cases[i].text, origins[k]);
+            if (cases[i].bytes == 0) {
+                assert_int_equal(e, -EINVAL);
+                assert_non_null(strstr(why, "'mr-size'"));
+                assert_non_null(strstr(why, "KiB MiB GiB TiB"));
+                assert_int_equal(s.mr_size, UINT64_C(1) << 30);
+            } else {
+                assert_int_equal(e, 0);
+                assert_int_equal(s.mr_size, cases[i].bytes);
+            }
+        }
+    }
+}
+
+static void later_origins_win(void **unused)
+{
+    (void)unused;
+    settings_init(&s);
+    assert_int_equal(set("pool", "8M", ORIGIN_FLAG), 0);
+    assert_int_equal(set("pool", "4M", ORIGIN_FILE), 0);
+    assert_int_equal(s.pool, 8u << 20);
+    assert_int_equal(set("pool", "nonsense", ORIGIN_FILE), -EINVAL); /* ignored, but not unchecked */
+    assert_int_equal(set("pool", "16M", ORIGIN_FLAG), 0);
+    assert_int_equal(s.pool, 16u << 20);
+    unsigned i = 0;
+    while (strcmp(settings_table[i].name, "pool") != 0)
+        i++;
+    assert_int_equal(s.source[i].origin, ORIGIN_FLAG);
+    assert_string_equal(s.source[i].text, "16M");
+    assert_string_equal(s.source[i].where, "here");
+}
+
+static void classes_are_a_list(void **unused)
+{
+    (void)unused;
+    settings_init(&s);
+    assert_int_equal(set("class", "300K", ORIGIN_FILE), 0);
+    assert_int_equal(set("class", "1", ORIGIN_FILE), 0);
+    assert_int_equal(s.n_classes, 2);
+    assert_int_equal(s.classes[0], 75);
+    assert_int_equal(s.classes[1], 1);
+    assert_int_equal(set("class", "68K,5000", ORIGIN_FLAG), 0);
+    assert_int_equal(s.n_classes, 2);
+    assert_int_equal(s.classes[0], 17);
+    assert_int_equal(s.classes[1], 2);
+    assert_int_equal(set("class", "8K,", ORIGIN_FLAG), -EINVAL);
+    assert_int_equal(set("class", "2G", ORIGIN_FLAG), -EINVAL);
+    assert_int_equal(s.n_classes, 2);
+    for (unsigned i = 0; i < 30; i++)
+        assert_int_equal(set("class", "4K", ORIGIN_FLAG), 0);
+    assert_int_equal(set("class", "4K", ORIGIN_FLAG), -EINVAL);
+    assert_int_equal(s.n_classes, SETTINGS_CLASSES);
+    assert_int_equal(set("class", "none", ORIGIN_FLAG), 0);
+}
+
+static void bad_values(void **unused)
+{
+    (void)unused;
+    static const char *const bad[][2] = {
+        {"region", ""},         {"socket", ""},          {"metrics", "0.0.0.0:9100"}, {"metrics", ":9100"},
+        {"metrics", "on"},      {"metrics", "10.0.0.1:1"}, {"metrics", "127.0.0.1"}, {"metrics", "127.0.0.1:70000"},
+        {"metrics", "unix:"},   {"metrics", "127.0.0.1.evil.org:80"}, {"policy", "fifo"}, {"pool", "17T"},
+        {"index-size", "4K"},   {"max-objects", "0"},    {"max-objects", "1K"},       {"max-objects", "4294967295"},
+        {"high", "0"},          {"high", "101%"},        {"high", "%"},               {"high", "-5%"},
+        {"low", "5%%"},         {"draft-quota", "half"}, {"pin-quota", "-1"},         {"lock", "yes"},
+        {"threads", "65"},      {"threads", ""},         {"spin-us", "1ms"},          {"mode", "0777"},
+        {"mode", "0666"},       {"quarantine", "1"},     {"quarantine", "1d"},        {"quarantine", "25h"},
+        {"quarantine", ""},     {"quarantine", "-1s"},   {"log-level", "trace"},
+    };
+    settings_init(&s);
+    for (unsigned i = 0; i < sizeof bad / sizeof *bad; i++) {
+        if (set(bad[i][0], bad[i][1], ORIGIN_FLAG) != -EINVAL)
+            fail_msg("'%s' was taken as %s", bad[i][1], bad[i][0]);
+        assert_non_null(strstr(why, bad[i][0]));
+    }
+    char path[300];
+    memset(path, 'x', sizeof path - 1);
+    path[sizeof path - 1] = '\0';
+    assert_int_equal(set("region", path, ORIGIN_FLAG), -EINVAL);
+    assert_int_equal(set("socket", path, ORIGIN_FLAG), -EINVAL);
+    assert_int_equal(set("pools", "1G", ORIGIN_FLAG), -ENOENT);
+    assert_non_null(strstr(why, "'pools'"));
+    assert_non_null(strstr(why, "max-objects"));
+    assert_int_equal(set("pool", "\x1b[2J", ORIGIN_FLAG), -EINVAL);
+    assert_non_null(strstr(why, "\\x1b[2J"));
+}
+
+static void good_values(void **unused)
+{
+    (void)unused;
+    settings_init(&s);
+    assert_int_equal(set("metrics", "127.0.0.1:0", ORIGIN_FLAG), 0);
+    assert_int_equal(set("metrics", "[::1]:9100", ORIGIN_FLAG), 0);
+    assert_int_equal(set("metrics", "localhost:9100", ORIGIN_FLAG), 0);
+    assert_int_equal(set("metrics", "unix:/run/m", ORIGIN_FLAG), 0);
+    assert_int_equal(set("quarantine", "1.5s", ORIGIN_FLAG), 0);
+    assert_int_equal(s.quarantine_ns, 1500000000);
+    assert_int_equal(set("quarantine", "0s", ORIGIN_FLAG), 0);
+    assert_int_equal(s.quarantine_ns, 0);
+    assert_int_equal(set("quarantine", "2h", ORIGIN_FLAG), 0);
+    assert_int_equal(s.quarantine_ns, INT64_C(7200000000000));
+    assert_int_equal(set("mode", "640", ORIGIN_FLAG), 0);
+    assert_int_equal(s.mode, 0640);
+    assert_int_equal(set("lock", "required", ORIGIN_FLAG), 0);
+    assert_int_equal(s.lock, MEM_LOCK_REQUIRED);
+}
+
+static void finish_resolves(void **unused)
+{
+    (void)unused;
+    settings_init(&s);
+    assert_int_equal(set("pool", "99M", ORIGIN_FLAG), 0);
+    assert_int_equal(settings_finish(&s, why, sizeof why), 0);
+    assert_int_equal(s.pool, 100u << 20);
+    assert_int_equal(s.max_objects, 25600);
+    assert_int_equal(s.high, 95u << 20);
+    assert_int_equal(s.low, 90u << 20);
+    assert_int_equal(s.draft_quota, 50u << 20);
+    assert_true(s.threads >= 1 && s.threads <= 8);
+    assert_true(s.index_size >= 25600 * 256);
+
+    settings_init(&s);
+    assert_int_equal(set("pool", "5G", ORIGIN_FLAG), 0);
+    assert_int_equal(set("high", "12.5%", ORIGIN_FLAG), 0);
+    assert_int_equal(settings_finish(&s, why, sizeof why), 0);
+    assert_int_equal(s.max_objects, 262144 + 262144);
+    assert_int_equal(s.high, UINT64_C(5) << 27);
+    assert_true(s.low < s.high);
+
+    settings_init(&s);
+    assert_int_equal(set("high", "2G", ORIGIN_FLAG), 0);
+    assert_int_equal(settings_finish(&s, why, sizeof why), -EINVAL);
+    assert_non_null(strstr(why, "'high'"));
+    settings_init(&s);
+    assert_int_equal(set("high", "50%", ORIGIN_FLAG), 0);
+    assert_int_equal(set("low", "60%", ORIGIN_FLAG), 0);
+    assert_int_equal(settings_finish(&s, why, sizeof why), -EINVAL);
+    assert_non_null(strstr(why, "'low'"));
+}
+
+static void shown_reads_back(void **unused)
+{
+    (void)unused;
+    static struct settings again;
+    char value[300];
+    settings_init(&s);
+    assert_int_equal(set("class", "300K,68K", ORIGIN_FLAG), 0);
+    assert_int_equal(set("pool", "66M", ORIGIN_FLAG), 0);
+    assert_int_equal(set("high", "33.3%", ORIGIN_FLAG), 0);
+    assert_int_equal(set("quarantine", "1500us", ORIGIN_FLAG), 0);
+    assert_int_equal(settings_finish(&s, why, sizeof why), 0);
+    settings_init(&again);
+    for (unsigned i = 0; i < settings_count; i++) {
+        settings_value(&s, i, value, sizeof value);
+        if (settings_set(&again, settings_table[i].name, value, ORIGIN_FILE, "", why, sizeof why) != 0)
+            fail_msg("%s = %s: %s", settings_table[i].name, value, why);
+    }
+    assert_int_equal(settings_finish(&again, why, sizeof why), 0);
+    memset(again.source, 0, sizeof again.source);
+    memset(s.source, 0, sizeof s.source);
+    assert_memory_equal(&s, &again, sizeof s);
+}
+
+static void defaults_are_as_documented(void **unused)
+{
+    (void)unused;
+    char value[300], expected[64];
+    settings_init(&s);
+    snprintf(expected, sizeof expected, "/dev/shm/berth-%u", (unsigned)geteuid());
+    assert_string_equal(s.region, expected);
+    for (unsigned i = 0; i < settings_count; i++) {
+        const char *name = settings_table[i].name, *fallback = settings_table[i].fallback;
+        assert_true(*settings_table[i].doc != '\0' && *settings_table[i].value != '\0' && *fallback != '\0');
+        if (i >= 2) {
+            assert_int_equal(set(name, fallback, ORIGIN_DEFAULT), 0);
+            settings_value(&s, i, value, sizeof value);
+            assert_true(*value != '\0');
+        }
+    }
+    setenv("XDG_RUNTIME_DIR", "/run/user/7", 1);
+    settings_init(&s);
+    assert_string_equal(s.socket, "/run/user/7/berth.sock");
+    unsetenv("XDG_RUNTIME_DIR");
+    settings_init(&s);
+    assert_string_equal(s.socket, "/run/berth/berth.sock");
+}
+
+static void namespaces(void **unused)
+{
+    (void)unused;
+    settings_init(&s);
+    assert_int_equal(settings_namespace(&s, "kv.a", "replaceable", "yes", "f:1", why, sizeof why), 0);
+    assert_int_equal(settings_namespace(&s, "kv.b", "replaceable", "no", "f:2", why, sizeof why), 0);
+    assert_int_equal(settings_namespace(&s, "kv.a", "replaceable", "no", "f:3", why, sizeof why), 0);
+    assert_int_equal(s.n_namespaces, 2);
+    assert_false(s.namespaces[0].replaceable);
+    assert_int_equal(settings_namespace(&s, "a b", "replaceable", "yes", "f:4", why, sizeof why), -EINVAL);
+    assert_int_equal(settings_namespace(&s, "", "replaceable", "yes", "f:4", why, sizeof why), -EINVAL);
+    assert_int_equal(settings_namespace(&s, "kv.c", "replacable", "yes", "f:4", why, sizeof why), -EINVAL);
+    assert_int_equal(settings_namespace(&s, "kv.c", "replaceable", "maybe", "f:4", why, sizeof why), -EINVAL);
+    assert_int_equal(s.n_namespaces, 2);
+    for (unsigned i = 2; i < SETTINGS_NAMESPACES; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "n%u", i);
+        assert_int_equal(settings_namespace(&s, name, "replaceable", "yes", "f:5", why, sizeof why), 0);
+    }
+    assert_int_equal(settings_namespace(&s, "more", "replaceable", "yes", "f:6", why, sizeof why), -EINVAL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a12_size_units),  cmocka_unit_test(later_origins_win), cmocka_unit_test(classes_are_a_list),
+        cmocka_unit_test(bad_values),      cmocka_unit_test(good_values),       cmocka_unit_test(finish_resolves),
+        cmocka_unit_test(shown_reads_back), cmocka_unit_test(defaults_are_as_documented), cmocka_unit_test(namespaces),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,146 @@
+#include "tools/bench/bench_get.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "store/client.h"
+#include "store/find.h"
+
+int reader_open(struct reader *r, struct bench *b, const uint8_t *keys, unsigned index)
+{
+    memset(r, 0, sizeof(*r));
+    r->b = b;
+    r->keys = keys;
+    r->at = b->objects / b->threads * index;
+    r->lookup = b->b->lookup;
+    r->key = calloc(b->depth, sizeof(*r->key));
+    r->view = calloc(b->depth, sizeof(*r->view));
+    r->present = calloc(b->depth, 1);
+    if (r->key && r->view && r->present)
+        return 0;
+    reader_close(r);
+    return -ENOMEM;
+}
+
+void reader_close(struct reader *r)
+{
+    free(r->key);
+    free(r->view);
+    free(r->present);
+}
+
+static inline struct berth_key next_key(struct reader *r)
+{
+    struct berth_key key = {.data = r->keys + r->at * r->b->key_size, .size = r->b->key_size};
+
+    if (++r->at == r->b->objects)
+        r->at = 0;
+    return key;
+}
+
+static void next_keys(struct reader *r, unsigned n)
+{
+    for (unsigned i = 0; i < n; i++)
+        r->key[i] = next_key(r);
+}
+
+int reader_get(struct reader *r, unsigned n)
+{
+    struct berth_view v;
+
+    for (unsigned i = 0; i < n; i++) {
+        int error = berth_get(r->b->b, next_key(r), &v, 0, BERTH_FOREVER);
+
+        if (error)
+            return error;
+        r->sum += v.size;
+        berth_release(r->b->b, &v, 1);
+    }
+    return 0;
+}
+
+int reader_get_many(struct reader *r, unsigned n)
+{
+    long found;
+
+    next_keys(r, n);
+    found = berth_get_many(r->b->b, r->key, n, r->view, 0, BERTH_FOREVER);
+    if (found < 0)
+        return (int)found;
+    r->sum += r->view[0].size;
+    berth_release(r->b->b, r->view, n);
+    return found == n ? 0 : -ENOENT;
+}
+
+int reader_exists(struct reader *r, unsigned n)
+{
+    long found;
+
+    next_keys(r, n);
+    found = berth_exists(r->b->b, r->key, n, r->present, 0);
+    if (found < 0)
+        return (int)found;
+    return found == n ? 0 : -ENOENT;
+}
+
+int reader_prefix(struct reader *r, unsigned n)
+{
+    long run;
+
+    next_keys(r, n);
+    run = berth_prefix(r->b->b, r->key, n, r->view, 0, BERTH_FOREVER);
+    if (run < 0)
+        return (int)run;
+    r->sum += r->view[0].size;
+    berth_release(r->b->b, r->view, (size_t)run);
+    return run == n ? 0 : -ENOENT;
+}
+
+static inline const struct slot_header *unpinned(const struct lookup *l, const struct berth_key *key)
+{
+    struct wanted w;
+
+    find_start(l, &w, key);
+    for (unsigned probe = 0; probe < LOOKUP_PROBES; probe++) {
+        const struct lookup_bucket *bucket = w.home + probe;
+
+        for (unsigned m = find_match(bucket, w.tag); m; m &= m - 1) {
+            uint64_t entry = atomic_load_explicit(&bucket->entry[__builtin_ctz(m)], memory_order_relaxed);
+            uint32_t slot = find_slot(l, entry, w.tag);
+
+            if (slot != SLOT_NONE && find_same_key(l, find_header(l, slot), &w))
+                return find_header(l, slot);
+        }
+        if (atomic_load_explicit(&bucket->passed, memory_order_relaxed) == 0)
+            break;
+    }
+    return NULL;
+}
+
+int reader_unpinned(struct reader *r, unsigned n)
+{
+    for (unsigned i = 0; i < n; i++) {
+        struct berth_key key = next_key(r);
+        const struct slot_header *h = unpinned(&r->lookup, &key);
+
+        if (!h)
+            return -ENOENT;
+        r->sum += h->size;
+    }
+    return 0;
+}
+
+void reader_slice(struct reader *r, reader_op *op, unsigned n, unsigned timed, int64_t ns)
+{
+    int64_t begin = bench_now(), end = begin + ns, now = begin, last;
+
+    while (now < end && !r->error) {
+        last = now;
+        r->error = op(r, n);
+        now = bench_now();
+        stat_add(&r->stat, (uint64_t)(now - last) * 1000 / timed, timed);
+        r->ops += n;
+    }
+    r->ns += now - begin;
+}

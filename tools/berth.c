@@ -1,0 +1,139 @@
+/* berth.c: the command table, from which dispatch, help, completion and `berth help --json` are made, and main. */
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tools/cli.h"
+
+static int cmd_help(int argc, char **argv);
+static int cmd_completion(int argc, char **argv);
+static const struct cli_option no_options[] = {{0}};
+
+const struct cli_command cli_commands[] = {
+    {"put", "KEY [FILE|-]", "put an object from a file or a pipe", put_options, cmd_put},
+    {"get", "KEY", "write an object to stdout or a file", get_options, cmd_get},
+    {"exists", "KEY..", "say which keys are there", exists_options, cmd_exists},
+    {"ls", "[PREFIX]", "list keys", ls_options, cmd_ls},
+    {"stat", "KEY..", "show what the index knows of keys", stat_options, cmd_stat},
+    {"rm", "KEY..", "remove keys", rm_options, cmd_rm},
+    {"hold", "KEY..", "hold keys under a label: neither evicted nor removed", hold_options, cmd_hold},
+    {"drop", "KEY..", "drop holds", drop_options, cmd_drop},
+    {"pins", "[KEY]", "show who pins and holds what", pins_options, cmd_pins},
+    {"status", "", "show pool, index, sessions and times on one screen", status_options, cmd_status},
+    {"check", "", "compare index, slots and lookup", check_options, cmd_check},
+    {"bench", "CASE", "measure", bench_options, cmd_bench},
+    {"replay", "TRACE", "replay a trace and verify every byte", replay_options, cmd_replay},
+    {"help", "[COMMAND]", "explain a command", no_options, cmd_help},
+    {"completion", "", "print a completion script for bash", no_options, cmd_completion},
+    {0},
+};
+
+static int no_set(void *arg, const char *name, const char *value)
+{
+    (void)arg;
+    (void)value;
+    return cli_usage("unknown option '--%s'", name);
+}
+
+static int cmd_help(int argc, char **argv)
+{
+    int first = cli_parse(argc, argv, no_options, no_set, NULL);
+    if (first <= 0)
+        return -first;
+    const struct cli_command *about = NULL;
+    if (argc - first > 1)
+        return cli_usage("one command at a time");
+    if (argc > first && !(about = cli_find(argv[first])))
+        return cli_usage("unknown command '%s'", argv[first]);
+    cli_help(about);
+    return CLI_OK;
+}
+
+static int cmd_completion(int argc, char **argv)
+{
+    int first = cli_parse(argc, argv, no_options, no_set, NULL);
+    if (first <= 0)
+        return -first;
+    if (argc > first)
+        return cli_usage("takes no operand");
+    cli_completion();
+    return CLI_OK;
+}
+
+static const struct cli_option leading_options[] = {
+    {"version", 'V', NULL, "print the version"},
+    {0},
+};
+
+static int set_leading(void *arg, const char *name, const char *value)
+{
+    (void)value;
+    if (!strcmp(name, "version"))
+        *(bool *)arg = true;
+    return 0;
+}
+
+static int print_version(void)
+{
+    if (cli.json) {
+        json_t *doc = cli_json();
+        json_object_set_new(doc, "version", json_string(berth_version_string()));
+        cli_json_print(doc);
+    } else {
+        printf("berth %s\n", berth_version_string());
+    }
+    return CLI_OK;
+}
+
+static int dispatch(int argc, char **argv)
+{
+    bool version = false;
+    int first = cli_parse_leading(argc, argv, leading_options, set_leading, &version);
+    if (first <= 0)
+        return -first;
+    if (version)
+        return print_version();
+    if (first == argc)
+        return cli_usage("a command is missing");
+    const struct cli_command *c = cli_find(argv[first]);
+    if (!c)
+        return cli_usage("unknown command '%s'", argv[first]);
+    cli.command = c->name;
+    return c->run(argc - first, argv + first);
+}
+
+/* An error in an option that stands before --json must be JSON, too. */
+static bool wants_json(int argc, char **argv)
+{
+    for (int i = 1; i < argc && strcmp(argv[i], "--"); i++)
+        if (!strcmp(argv[i], "--json"))
+            return true;
+    return false;
+}
+
+/* What was written may still be in stdio's buffer: a full disk shows only here. A reader that has gone (`berth ls | head`)
+ * is no error to talk about: the shell sees the signal that would have ended us, but the handle was closed before. */
+static int finish(int code)
+{
+    errno = 0;
+    bool failed = fflush(stdout) || ferror(stdout);
+    int error = errno; /* 0: an earlier write failed */
+    struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
+    if (cli.pipe_closed || (failed && poll(&out, 1, 0) == 1 && (out.revents & POLLERR))) {
+        signal(SIGPIPE, SIG_DFL);
+        raise(SIGPIPE);
+    }
+    if (!failed)
+        return code;
+    cli_warn("cannot write to standard output: %s", strerror(error ? error : EIO));
+    return code ? code : CLI_FAILED;
+}
+
+int main(int argc, char **argv)
+{
+    signal(SIGPIPE, SIG_IGN);
+    cli.json = wants_json(argc, argv);
+    return finish(dispatch(argc, argv));
+}

@@ -1,0 +1,129 @@
+/* cmd_bench.c: `berth bench`: options and dispatch; a family of cases is a file of tools/bench. */
+#include "tools/cli.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "tools/bench/bench.h"
+
+const struct bench_case bench_cases[] = {
+    {"local-get", "get and release, against the same read without its pin", bench_local_get, 4096, 10000, 1, true},
+    {"local-get-batch", "get_many and release, a key", bench_local_get_batch, 4096, 1000000, 32, true},
+    {"exists", "exists of many, a key", bench_exists, 4096, 1000000, 128, true},
+    {"prefix", "a prefix pinned and released, a call", bench_prefix, 4096, 1000000, 256, true},
+    {"put", "put from a cold source", bench_put, 2 << 20, 0, 1, false},
+    {"put-batch", "small puts through a queue", bench_put_batch, 4096, 100000, 64, false},
+    {"put-group", "create, fill and seal in groups of depth", bench_put_group, 65536, 0, 32, false},
+    {"idle", "what a node costs that nobody asks", bench_idle, 4096, 10000, 1, false},
+    {"overhead", "what counters and samples cost a get", bench_overhead, 4096, 1000000, 1, false},
+    {0}};
+
+const struct cli_option bench_options[] = {
+    {"size", 's', "SIZE", "bytes of an object; default by case"},
+    {"depth", 'd', "N", "keys a call, operations in flight, or members of a group; default by case"},
+    {"threads", 'T', "N", "readers; with more than one the baseline is one; default 1"},
+    {"objects", 'o', "N", "objects in the pool; default by case"},
+    {"seconds", 0, "N", "how long to measure; default 5"},
+    {"key-size", 0, "N", "bytes of a key, 8 to 480; default 32"},
+    {"evict", 0, NULL, "puts: begin with a full pool, so that every put evicts"},
+    {"pause", 0, "DURATION", "put: work between two puts, so that the node has gone to sleep; default 0s"},
+    {0}};
+
+static int small_number(const char *name, const char *value, uint64_t min, uint64_t max, unsigned *out)
+{
+    uint64_t n;
+    int code = cli_number(name, value, min, max, &n);
+
+    if (!code)
+        *out = (unsigned)n;
+    return code;
+}
+
+static int set_size(const char *name, const char *value, uint64_t *size)
+{
+    int code = cli_size(name, value, size);
+
+    if (!code && *size > BERTH_OBJECT_MAX)
+        return cli_usage("--size: an object has at most 1GiB");
+    return code;
+}
+
+static int set(void *arg, const char *name, const char *value)
+{
+    struct bench *o = arg;
+
+    if (!strcmp(name, "size"))
+        return set_size(name, value, &o->size);
+    if (!strcmp(name, "depth"))
+        return small_number(name, value, 1, BENCH_QUEUE, &o->depth);
+    if (!strcmp(name, "threads"))
+        return small_number(name, value, 1, 64, &o->threads);
+    if (!strcmp(name, "objects"))
+        return cli_number(name, value, 1, UINT32_MAX / 2, &o->objects);
+    if (!strcmp(name, "seconds"))
+        return small_number(name, value, 1, 3600, &o->seconds);
+    if (!strcmp(name, "key-size"))
+        return small_number(name, value, 8, BENCH_KEY_MAX, &o->key_size);
+    if (!strcmp(name, "pause"))
+        return cli_duration(name, value, &o->pause_ns);
+    o->evict = true;
+    return 0;
+}
+
+static const struct bench_case *find(const char *name)
+{
+    for (const struct bench_case *c = bench_cases; c->name; c++)
+        if (!strcmp(c->name, name))
+            return c;
+    return NULL;
+}
+
+static int check(const struct bench_case *c, const struct bench *o)
+{
+    if (o->threads > 1 && !c->threads)
+        return cli_usage("'%s' has one thread: leave --threads out", c->name);
+    if (o->evict && c->run != bench_put && c->run != bench_put_batch && c->run != bench_put_group)
+        return cli_usage("'%s' puts nothing: leave --evict out", c->name);
+    if (o->evict && o->url)
+        return cli_usage("--evict needs a node of its own: leave -n out");
+    if (o->pause_ns && (c->run != bench_put || o->depth > 1))
+        return cli_usage("--pause is for 'put' at depth 1");
+    if (c->run == bench_put_group && o->depth > BERTH_GROUP_MAX)
+        return cli_usage("--depth: a group has at most %u members", BERTH_GROUP_MAX);
+    if (c->run == bench_local_get && o->depth > 1)
+        return cli_usage("'local-get' has depth 1: use local-get-batch");
+    return 0;
+}
+
+static int run(const struct bench_case *c, const struct bench *options, bool size_given)
+{
+    struct bench b = *options;
+
+    b.which = c;
+    b.size = size_given ? b.size : c->size;
+    b.objects = b.objects ? b.objects : c->objects;
+    b.depth = b.depth ? b.depth : c->depth;
+    return c->run(&b);
+}
+
+int cmd_bench(int argc, char **argv)
+{
+    struct bench options = {.threads = 1, .key_size = 32, .seconds = 5, .size = UINT64_MAX};
+    int first = cli_parse(argc, argv, bench_options, set, &options), code = 0;
+
+    if (first <= 0)
+        return -first;
+    options.url = cli.node;
+    if (first == argc)
+        return cli_usage(
+            "it needs a case: local-get, local-get-batch, exists, prefix, put, put-batch, put-group, idle, "
+            "overhead");
+    for (int i = first; i < argc && !code; i++) {
+        if (!find(argv[i]))
+            return cli_usage("there is no case '%s'", argv[i]);
+        code = check(find(argv[i]), &options);
+    }
+    for (int i = first; i < argc && !code; i++)
+        code = run(find(argv[i]), &options, options.size != UINT64_MAX);
+    return code;
+}

@@ -1,0 +1,70 @@
+/* cmd_exists.c: berth exists KEY.. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "tools/cli.h"
+
+const struct cli_option exists_options[] = {{0}};
+
+static int set(void *arg, const char *name, const char *value)
+{
+    (void)arg;
+    (void)value;
+    return cli_usage("unknown option '--%s'", name);
+}
+
+static void show(struct cli_results *r, const struct cli_key *key, bool present)
+{
+    if (!cli.json)
+        printf("%s\t%s\n", present ? "yes" : "no", key->text);
+    if (present)
+        cli_results_ok(r, key, json_pack("{s:b}", "present", 1));
+    else
+        cli_results_fail(r, key, -ENOENT, "no such key");
+}
+
+static int ask(struct berth *b, const struct cli_key *keys, size_t n, uint32_t ns)
+{
+    struct berth_key *k = calloc(n, sizeof *k);
+    uint8_t *present = calloc(n, 1);
+    int rc = 0;
+    if (!k || !present) {
+        rc = cli_fail(-ENOMEM, NULL, "no memory for the keys");
+        goto out;
+    }
+    for (size_t i = 0; i < n; i++)
+        k[i] = cli_berth_key(&keys[i], ns);
+    long found = berth_exists(b, k, n, present, 0);
+    if (found < 0) {
+        rc = cli_fail_last((int)found, NULL);
+        goto out;
+    }
+    struct cli_results r;
+    cli_results_begin(&r);
+    for (size_t i = 0; i < n; i++)
+        show(&r, &keys[i], present[i]);
+    rc = cli_results_end(&r);
+out:
+    free(present);
+    free(k);
+    return rc;
+}
+
+int cmd_exists(int argc, char **argv)
+{
+    int first = cli_parse(argc, argv, exists_options, set, NULL);
+    if (first <= 0)
+        return -first;
+    struct cli_key *keys;
+    struct berth *b;
+    uint32_t ns;
+    int rc = cli_keys(argv + first, (size_t)(argc - first), &keys);
+    if (rc)
+        return rc;
+    if (!(rc = cli_open(&b, BERTH_OPEN_READER, &ns))) {
+        rc = ask(b, keys, (size_t)(argc - first), ns);
+        berth_close(b);
+    }
+    free(keys);
+    return rc;
+}

@@ -1,0 +1,114 @@
+/* cmd_stat.c: berth stat KEY.. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "store/shell/log.h"
+#include "tools/cli.h"
+
+const struct cli_option stat_options[] = {{0}};
+
+#define HOLDS_SHOWN 16u
+
+static int set(void *arg, const char *name, const char *value)
+{
+    (void)arg;
+    (void)value;
+    return cli_usage("unknown option '--%s'", name);
+}
+
+static uint32_t holds_shown(const struct berth_stat *st)
+{
+    return st->n_holds < HOLDS_SHOWN ? st->n_holds : HOLDS_SHOWN;
+}
+
+static json_t *detail(const struct berth_stat *st)
+{
+    json_t *holds = json_array();
+    for (uint32_t i = 0; i < holds_shown(st); i++) {
+        char label[4 * BERTH_LABEL_MAX + 1];
+        escape_bytes(label, sizeof label, st->holds[i].label, strnlen(st->holds[i].label, BERTH_LABEL_MAX));
+        json_array_append_new(holds,
+                              json_pack("{s:s, s:I}", "label", label, "ttl_ns", (json_int_t)st->holds[i].ttl_ns));
+    }
+    return json_pack("{s:I, s:I, s:o, s:o, s:o, s:I, s:I, s:I, s:i, s:i, s:I, s:I, s:I, s:o}", "size",
+                     (json_int_t)st->size, "slot_bytes", (json_int_t)st->slot_bytes, "version",
+                     cli_json_version(st->version), "checksum", cli_json_hex(st->checksum), "lineage",
+                     cli_json_hex(st->lineage), "created_us", (json_int_t)st->created_us, "slot", (json_int_t)st->slot,
+                     "generation", (json_int_t)st->generation, "priority", st->priority, "tier", st->tier, "ttl_s",
+                     (json_int_t)st->ttl_s, "namespace_id", (json_int_t)st->ns, "n_holds", (json_int_t)st->n_holds,
+                     "holds", holds);
+}
+
+static void print_holds(const struct berth_stat *st)
+{
+    for (uint32_t i = 0; i < holds_shown(st); i++) {
+        char label[4 * BERTH_LABEL_MAX + 1], left[24];
+        escape_bytes(label, sizeof label, st->holds[i].label, strnlen(st->holds[i].label, BERTH_LABEL_MAX));
+        if (st->holds[i].ttl_ns)
+            printf("  hold        %s, %s left\n", label, cli_time(left, (uint64_t)st->holds[i].ttl_ns));
+        else
+            printf("  hold        %s\n", label);
+    }
+    if (st->n_holds > HOLDS_SHOWN)
+        printf("  holds       %" PRIu32 " in all\n", st->n_holds);
+}
+
+static void print(const struct cli_key *key, const struct berth_stat *st)
+{
+    char size[24], slot[24], when[32] = "?";
+    time_t t = (time_t)(st->created_us / 1000000);
+    struct tm tm;
+    if (localtime_r(&t, &tm))
+        strftime(when, sizeof when, "%Y-%m-%d %H:%M:%S", &tm);
+    printf("%s\n", key->text);
+    printf("  size        %" PRIu64 " (%s), takes %s\n", st->size, cli_bytes(size, st->size),
+           cli_bytes(slot, st->slot_bytes));
+    printf("  version     %" PRIu64 ":%" PRIu64 "\n", st->version.counter, st->version.region);
+    printf("  checksum    0x%016" PRIx64 "\n", st->checksum);
+    printf("  lineage     0x%" PRIx64 "\n", st->lineage);
+    printf("  created     %s\n", when);
+    printf("  slot        %" PRIu32 ", generation %" PRIu64 "\n", st->slot, st->generation);
+    printf("  priority    %u\n", st->priority);
+    if (st->ttl_s)
+        printf("  ttl         %" PRIu32 " s\n", st->ttl_s);
+    print_holds(st);
+}
+
+static int ask(struct berth *b, const struct cli_key *keys, size_t n, uint32_t ns)
+{
+    struct cli_results r;
+    cli_results_begin(&r);
+    for (size_t i = 0; i < n; i++) {
+        struct berth_stat st;
+        int rc = r.node_gone ? BERTH_ENODE : berth_stat(b, cli_berth_key(&keys[i], ns), &st);
+        if (rc < 0) {
+            cli_results_fail(&r, &keys[i], rc, NULL);
+            continue;
+        }
+        if (!cli.json)
+            print(&keys[i], &st);
+        cli_results_ok(&r, &keys[i], cli.json ? detail(&st) : NULL);
+    }
+    return cli_results_end(&r);
+}
+
+int cmd_stat(int argc, char **argv)
+{
+    int first = cli_parse(argc, argv, stat_options, set, NULL);
+    if (first <= 0)
+        return -first;
+    struct cli_key *keys;
+    struct berth *b;
+    uint32_t ns;
+    int rc = cli_keys(argv + first, (size_t)(argc - first), &keys);
+    if (rc)
+        return rc;
+    if (!(rc = cli_open(&b, BERTH_OPEN_READER, &ns))) {
+        rc = ask(b, keys, (size_t)(argc - first), ns);
+        berth_close(b);
+    }
+    free(keys);
+    return rc;
+}

@@ -1,0 +1,116 @@
+/* cmd_status.c: berth status: one screen for people, the node's whole report with --json. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "tools/cli.h"
+
+const struct cli_option status_options[] = {{0}};
+
+static int set(void *arg, const char *name, const char *value)
+{
+    (void)arg;
+    (void)value;
+    return cli_usage("unknown option '--%s'", name);
+}
+
+static uint64_t at(const json_t *report, const char *path)
+{
+    json_int_t n = cli_json_int(report, path);
+    return n > 0 ? (uint64_t)n : 0;
+}
+
+static const char *text_at(const json_t *report, const char *part, const char *name)
+{
+    const char *text = json_string_value(json_object_get(json_object_get(report, part), name));
+    return text ? text : "";
+}
+
+static double percent(uint64_t part, uint64_t whole)
+{
+    return whole ? 100.0 * (double)part / (double)whole : 0;
+}
+
+static void print_node(const json_t *r)
+{
+    printf("node      pid %" PRIu64 ", %zu sessions\n", at(r, "node/pid"),
+           json_array_size(json_object_get(r, "sessions")));
+    printf("region    %s: %s\n", text_at(r, "region", "path"), text_at(r, "region", "began"));
+    if (*text_at(r, "region", "problem"))
+        printf("problem   %s\n", text_at(r, "region", "problem"));
+    if (*text_at(r, "region", "lock_note"))
+        printf("memory    %s\n", text_at(r, "region", "lock_note"));
+}
+
+static void print_space(const json_t *r)
+{
+    char a[24], b[24], c[24];
+    uint64_t bytes = at(r, "pool/bytes"), used = at(r, "pool/used_bytes");
+    printf("pool      %s used of %s (%.1f%%), %s free, largest %s\n", cli_bytes(a, used), cli_bytes(b, bytes),
+           percent(used, bytes), cli_bytes(c, at(r, "pool/free_bytes")),
+           cli_bytes((char[24]){0}, at(r, "pool/largest_free_bytes")));
+    printf("objects   %" PRIu64 ", %s in %s of slots; %" PRIu64 " held\n", at(r, "slots/objects"),
+           cli_bytes(a, at(r, "pool/object_bytes")), cli_bytes(b, at(r, "pool/sealed_bytes")), at(r, "slots/held"));
+    printf("          %" PRIu64 " drafts (%s), %" PRIu64 " retired and still pinned (%s)\n", at(r, "slots/drafts"),
+           cli_bytes(a, at(r, "pool/draft_bytes")), at(r, "slots/retired"), cli_bytes(b, at(r, "pool/retired_bytes")));
+    printf("index     %" PRIu64 " records, %s used of %s (%.1f%%)\n", at(r, "index/records"),
+           cli_bytes(a, at(r, "index/used_bytes")), cli_bytes(b, at(r, "index/map_bytes")),
+           percent(at(r, "index/used_bytes"), at(r, "index/map_bytes")));
+}
+
+static void print_traffic(const json_t *r)
+{
+    char a[24], b[24];
+    uint64_t hits = at(r, "local/hits"), gets = at(r, "local/gets");
+    printf("reads     %" PRIu64 ", hit ratio %.1f%%, %s; p50 %s, p99 %s\n", gets, percent(hits, gets),
+           cli_bytes(a, at(r, "local/hit_bytes")), cli_time(b, at(r, "local/get_p50_ns")),
+           cli_time((char[24]){0}, at(r, "local/get_p99_ns")));
+    printf("puts      %" PRIu64 " (%s), %" PRIu64 " kept, %" PRIu64 " replaced, %" PRIu64 " removed\n",
+           at(r, "counters/puts"), cli_bytes(a, at(r, "counters/put_bytes")), at(r, "counters/puts_kept"),
+           at(r, "counters/replaced"), at(r, "counters/removed"));
+    printf("evicted   %" PRIu64 " (%s)\n", at(r, "counters/evicted"), cli_bytes(a, at(r, "counters/evicted_bytes")));
+    printf("refused   %" PRIu64 " full, %" PRIu64 " index full, %" PRIu64 " held, %" PRIu64 " quota; %" PRIu64
+           " timed out\n",
+           at(r, "counters/refused_full"), at(r, "counters/refused_index_full"), at(r, "counters/refused_held"),
+           at(r, "counters/refused_quota"), at(r, "counters/timeouts"));
+}
+
+static void print_phases(const json_t *r)
+{
+    const char *name;
+    json_t *phase, *phases = json_object_get(r, "phases");
+    printf("%-12s %12s %10s %10s\n", "phase", "count", "p50", "p99");
+    json_object_foreach(phases, name, phase)
+    {
+        char p50[24], p99[24];
+        printf("%-12s %12" PRIu64 " %10s %10s\n", name, at(phase, "count"), cli_time(p50, at(phase, "p50_ns")),
+               cli_time(p99, at(phase, "p99_ns")));
+    }
+}
+
+int cmd_status(int argc, char **argv)
+{
+    int first = cli_parse(argc, argv, status_options, set, NULL);
+    if (first <= 0)
+        return -first;
+    if (argc > first)
+        return cli_usage("takes no operand");
+    struct berth *b;
+    json_t *report;
+    int rc = cli_open(&b, BERTH_OPEN_READER, NULL);
+    if (rc)
+        return rc;
+    rc = cli_report_of(b, BERTH_STATUS, NULL, &report);
+    berth_close(b);
+    if (rc)
+        return rc;
+    if (cli.json) {
+        cli_json_print(report);
+        return CLI_OK;
+    }
+    print_node(report);
+    print_space(report);
+    print_traffic(report);
+    print_phases(report);
+    json_decref(report);
+    return CLI_OK;
+}
