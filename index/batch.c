@@ -167,12 +167,8 @@ int batch_meta(struct batch *b, enum meta_number which, uint64_t value)
 const char *meta_name(enum meta_number which)
 {
     static const char *const names[META_NUMBERS] = {
-        [META_COUNTER] = "counter",
-        [META_NEXT_SESSION] = "next-session",
-        [META_LEASE_HORIZON] = "lease-horizon",
-        [META_CLEAN] = "clean",
-        [META_NEXT_NAMESPACE] = "next-namespace",
-        [META_INCARNATION] = "incarnation",
+        [META_COUNTER] = "counter", [META_NEXT_SESSION] = "next-session",     [META_LEASE_HORIZON] = "lease-horizon",
+        [META_CLEAN] = "clean",     [META_NEXT_NAMESPACE] = "next-namespace", [META_INCARNATION] = "incarnation",
     };
     return (unsigned)which < META_NUMBERS ? names[which] : NULL;
 }
@@ -181,8 +177,8 @@ int batch_parse_namespace(const void *key, size_t key_size, const void *value, s
                           char name[NAME_MAX_BYTES + 1], uint32_t *id, uint32_t *flags)
 {
     uint32_t numbers[2];
-    if (key_size < 1 || key_size > NAME_MAX_BYTES + 1 || value_size != sizeof numbers
-        || memchr(key, 0, key_size) != (const char *)key + key_size - 1)
+    if (key_size < 1 || key_size > NAME_MAX_BYTES + 1 || value_size != sizeof numbers ||
+        memchr(key, 0, key_size) != (const char *)key + key_size - 1)
         return -EBADMSG;
     memcpy(numbers, value, sizeof numbers);
     memcpy(name, key, key_size);

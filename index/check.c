@@ -51,8 +51,8 @@ __attribute__((format(printf, 2, 3))) static void differ(struct check *c, const 
 static void differ_number(struct check *c, const struct record *r, const char *what, uint64_t index, uint64_t header)
 {
     if (index != header)
-        differ(c, "%s of record '%s' is %" PRIu64 " in the index, %" PRIu64 " in the header of slot %" PRIu32, what, c->key,
-               index, header, r->slot);
+        differ(c, "%s of record '%s' is %" PRIu64 " in the index, %" PRIu64 " in the header of slot %" PRIu32, what,
+               c->key, index, header, r->slot);
 }
 
 static void check_header(struct check *c, struct key_ref key, const struct record *r)
@@ -64,7 +64,8 @@ static void check_header(struct check *c, struct key_ref key, const struct recor
         return; /* the rest is of another use of the slot */
     }
     if (word_state(word) != SLOT_READY)
-        differ(c, "slot %" PRIu32 " of record '%s' is in state %d and not ready", r->slot, c->key, (int)word_state(word));
+        differ(c, "slot %" PRIu32 " of record '%s' is in state %d and not ready", r->slot, c->key,
+               (int)word_state(word));
     if (!lookup_key_equal(c->l, h, key))
         differ(c, "key of record '%s' is another in the header of slot %" PRIu32, c->key, r->slot);
     differ_number(c, r, "size", r->size, h->size);
@@ -99,7 +100,8 @@ static int check_record(void *arg, struct key_ref key, const struct record *r)
         return 0;
     }
     if (r->slot >= c->headers) {
-        differ(c, "slot %" PRIu32 " of record '%s' is beyond the %" PRIu32 " headers in use", r->slot, c->key, c->headers);
+        differ(c, "slot %" PRIu32 " of record '%s' is beyond the %" PRIu32 " headers in use", r->slot, c->key,
+               c->headers);
         return 0;
     }
     if (c->marks[r->slot] & MARK_RECORD)

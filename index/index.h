@@ -14,16 +14,16 @@ enum batch_op_kind {
     BATCH_NAMESPACE, /* name -> id, flags */
     BATCH_SESSION,   /* session -> struct session_row */
     BATCH_END_SESSION,
-    BATCH_META       /* one of enum meta_number */
+    BATCH_META /* one of enum meta_number */
 };
 
 enum meta_number {
-    META_COUNTER,       /* greatest version counter given */
+    META_COUNTER, /* greatest version counter given */
     META_NEXT_SESSION,
     META_LEASE_HORIZON, /* CLOCK_BOOTTIME ns until which a peer may still read */
     META_CLEAN,         /* 1 after a clean stop */
     META_NEXT_NAMESPACE,
-    META_INCARNATION,   /* counts starts of the node on this region */
+    META_INCARNATION, /* counts starts of the node on this region */
     META_NUMBERS
 };
 

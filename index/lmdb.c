@@ -5,9 +5,9 @@
 #include <errno.h>
 #include <string.h>
 
-#define PART_OPS 64u         /* a batch of deletes that does not fit is applied so many at a time */
-#define PART_PAGES 32u       /* free list and small tables, a transaction */
-#define FREE_DBI 0u          /* LMDB's own tables, which mdb_stat(1) reads as well */
+#define PART_OPS 64u   /* a batch of deletes that does not fit is applied so many at a time */
+#define PART_PAGES 32u /* free list and small tables, a transaction */
+#define FREE_DBI 0u    /* LMDB's own tables, which mdb_stat(1) reads as well */
 #define MAIN_DBI 1u
 #define META_PAGES 2u
 
@@ -177,9 +177,9 @@ static int op_get(void *arg, struct key_ref key, struct record *out)
     if (rc != 0)
         return read_error(rc);
     rc = mdb_get(ix->read, ix->dbi[TABLE_OBJECTS], &k, &value);
-    int err = rc != 0                        ? read_error(rc)
+    int err = rc != 0                       ? read_error(rc)
               : value.mv_size <= RECORD_MAX ? record_decode(value.mv_data, (uint32_t)value.mv_size, out)
-                                             : -EBADMSG;
+                                            : -EBADMSG;
     read_end(ix);
     return err;
 }
@@ -337,8 +337,8 @@ static void op_usage(void *arg, struct index_usage *out)
         (void)mdb_stat(ix->read, ix->dbi[TABLE_OBJECTS], &st);
         read_end(ix);
     }
-    *out = (struct index_usage){.map_bytes = ix->map_bytes, .used_bytes = live * ix->page_bytes,
-                                .records = st.ms_entries};
+    *out =
+        (struct index_usage){.map_bytes = ix->map_bytes, .used_bytes = live * ix->page_bytes, .records = st.ms_entries};
 }
 
 const struct index_ops lmdb_ops = {

@@ -12,11 +12,11 @@
 #define LMDB_MAP_MIN (256u << 10)
 
 struct lmdb_config {
-    const char *dir;      /* exists; data.mdb and lock.mdb are made in it */
-    uint64_t map_bytes;   /* for records, LMDB_MAP_MIN at least; a reserve for deletes comes on top */
-    bool writemap;        /* in berthd, where no foreign code can scribble on the map */
-    bool preallocate;     /* allocate the file whole and touch it; false only in the simulator */
-    uint32_t mode;        /* file mode, 0600 */
+    const char *dir;    /* exists; data.mdb and lock.mdb are made in it */
+    uint64_t map_bytes; /* for records, LMDB_MAP_MIN at least; a reserve for deletes comes on top */
+    bool writemap;      /* in berthd, where no foreign code can scribble on the map */
+    bool preallocate;   /* allocate the file whole and touch it; false only in the simulator */
+    uint32_t mode;      /* file mode, 0600 */
 };
 
 /* What identifies a region's index; kept in meta, compared by lmdb_open. */
@@ -26,7 +26,7 @@ struct lmdb_identity {
     uint32_t format;
     uint64_t region_id;
     uint64_t hash_seed;
-    int32_t pid;          /* of the node that has it open */
+    int32_t pid; /* of the node that has it open */
     uint64_t start_time;
 };
 

@@ -16,9 +16,9 @@ struct lmdb_index {
     uint64_t total_pages; /* of the map, reserve included */
     uint64_t limit_pages; /* of map_bytes */
     uint32_t page_bytes;
-    MDB_txn *read;        /* of the core's thread: renewed for a call, reset after it, so that no snapshot stays */
-    unsigned read_depth;  /* a callback of a list may get */
-    dev_t dev;            /* of the directory: found by lmdb_open to be open here already */
+    MDB_txn *read;       /* of the core's thread: renewed for a call, reset after it, so that no snapshot stays */
+    unsigned read_depth; /* a callback of a list may get */
+    dev_t dev;           /* of the directory: found by lmdb_open to be open here already */
     ino_t ino;
     struct lmdb_index *next;
 };

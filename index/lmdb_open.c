@@ -230,7 +230,8 @@ static int tables_open(struct lmdb_index *ix)
 }
 
 /* Where more is in use than a map that was made smaller holds, deletes need the reserve of what is in use. */
-static int grow_for_deletes(struct lmdb_index *ix, const struct lmdb_config *c, const struct file *data, uint64_t *bytes)
+static int grow_for_deletes(struct lmdb_index *ix, const struct lmdb_config *c, const struct file *data,
+                            uint64_t *bytes)
 {
     uint64_t live = 0;
     int rc = mdb_txn_renew(ix->read);

@@ -28,8 +28,8 @@ void lookup_format(void *map, uint64_t bytes, const uint8_t uuid[16], uint64_t s
     while (table_bytes(n * 2) <= bytes)
         n *= 2;
     memset((uint8_t *)map + LOOKUP_BUCKETS_OFFSET, 0, table_bytes(n) - LOOKUP_BUCKETS_OFFSET);
-    *super = (struct lookup_super){.format = LAYOUT_FORMAT, .fingerprint = LAYOUT_FINGERPRINT, .seed = seed,
-                                   .n_buckets = n};
+    *super =
+        (struct lookup_super){.format = LAYOUT_FORMAT, .fingerprint = LAYOUT_FINGERPRINT, .seed = seed, .n_buckets = n};
     memcpy(super->uuid, uuid, sizeof super->uuid);
     atomic_thread_fence(memory_order_release);
     super->magic = LOOKUP_MAGIC;
@@ -38,8 +38,8 @@ void lookup_format(void *map, uint64_t bytes, const uint8_t uuid[16], uint64_t s
 int lookup_attach(struct lookup *l, void *map, uint64_t bytes)
 {
     struct lookup_super *super = map;
-    if (bytes < table_bytes(1) || super->magic != LOOKUP_MAGIC || super->format != LAYOUT_FORMAT
-        || super->fingerprint != LAYOUT_FINGERPRINT)
+    if (bytes < table_bytes(1) || super->magic != LOOKUP_MAGIC || super->format != LAYOUT_FORMAT ||
+        super->fingerprint != LAYOUT_FINGERPRINT)
         return -EPROTO;
     uint64_t n = super->n_buckets;
     if (n == 0 || (n & (n - 1)) != 0 || n > bytes / sizeof(struct lookup_bucket) || table_bytes(n) > bytes)
@@ -60,8 +60,8 @@ struct key_hash lookup_hash(uint64_t seed, struct key_ref key)
 static const uint8_t *key_rest(const struct lookup *l, const struct slot_header *h, uint32_t size)
 {
     uint32_t cells = (size - KEY_HEAD + TAIL_CELL - 1) / TAIL_CELL, tail = h->tail;
-    if (!l->tails || cells > l->n_tails || tail > l->n_tails - cells
-        || !(atomic_load_explicit(&h->flags, memory_order_relaxed) & SLOT_TAIL))
+    if (!l->tails || cells > l->n_tails || tail > l->n_tails - cells ||
+        !(atomic_load_explicit(&h->flags, memory_order_relaxed) & SLOT_TAIL))
         return NULL;
     return l->tails + (size_t)tail * TAIL_CELL;
 }

@@ -17,9 +17,9 @@ struct waiting {
 
 struct lookup_repair {
     struct lookup *l;
-    uint64_t n_buckets;  /* those behind the last home too */
-    uint8_t *kept;       /* a bucket: one bit a way */
-    uint32_t *passed;    /* what it is to be */
+    uint64_t n_buckets; /* those behind the last home too */
+    uint8_t *kept;      /* a bucket: one bit a way */
+    uint32_t *passed;   /* what it is to be */
     uint32_t *ask;
     struct waiting *waiting; /* found no room beside what may be cleared; index only until then */
     size_t n_waiting, room;
@@ -53,8 +53,8 @@ static bool older(const struct lookup *l, uint64_t entry, struct key_hash hash, 
     uint8_t buf[KEY_MAX];
     struct key_ref key;
     uint32_t other = lookup_entry_slot(entry);
-    return lookup_entry_tagged(entry, hash) && other < l->n_headers && slot < l->n_headers
-           && lookup_key(l, &l->headers[slot], buf, &key) && lookup_key_equal(l, &l->headers[other], key);
+    return lookup_entry_tagged(entry, hash) && other < l->n_headers && slot < l->n_headers &&
+           lookup_key(l, &l->headers[slot], buf, &key) && lookup_key_equal(l, &l->headers[other], key);
 }
 
 struct place {

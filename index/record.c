@@ -8,7 +8,7 @@
 #define FLAG_READY 1u
 #define FLAG_TIER_SHIFT 1u
 #define FLAG_TIER 0x0eu
-#define TIER_MAX 3u    /* the slot header has two bits for it */
+#define TIER_MAX 3u     /* the slot header has two bits for it */
 #define SEGMENT_MAX 63u /* and six for this */
 #define GENERATION_MASK ((UINT64_C(1) << 56) - 1)
 #define HOLD_FIXED 9u
@@ -103,8 +103,8 @@ uint32_t record_encode(uint8_t out[RECORD_MAX], const struct record *r)
 static bool fixed_valid(const uint8_t *p)
 {
     uint8_t flags = p[47];
-    return (flags & ~(FLAG_READY | FLAG_TIER)) == 0 && flags >> FLAG_TIER_SHIFT <= TIER_MAX && get32(p + 48) != SLOT_NONE
-           && get32(p + 52) <= OBJECT_MAX && p[59] <= SEGMENT_MAX;
+    return (flags & ~(FLAG_READY | FLAG_TIER)) == 0 && flags >> FLAG_TIER_SHIFT <= TIER_MAX &&
+           get32(p + 48) != SLOT_NONE && get32(p + 52) <= OBJECT_MAX && p[59] <= SEGMENT_MAX;
 }
 
 /* Holds in p[0, n), or -EBADMSG: whole ones only, each with a label and an expiry that is a time. */

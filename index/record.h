@@ -49,9 +49,9 @@ struct record {
 #define RECORD_MAX (RECORD_FIXED + HOLDS_MAX * (9u + LABEL_MAX))
 #define RECORD_KEY_MAX (4u + KEY_MAX)
 
-uint32_t record_key(uint8_t out[RECORD_KEY_MAX], struct key_ref key);           /* bytes written */
-int record_key_parse(const void *data, uint32_t n, struct key_ref *out);        /* points into data; -EBADMSG */
-uint32_t record_encode(uint8_t out[RECORD_MAX], const struct record *r);        /* bytes written */
-int record_decode(const void *data, uint32_t n, struct record *out);            /* 0, -EBADMSG */
+uint32_t record_key(uint8_t out[RECORD_KEY_MAX], struct key_ref key);    /* bytes written */
+int record_key_parse(const void *data, uint32_t n, struct key_ref *out); /* points into data; -EBADMSG */
+uint32_t record_encode(uint8_t out[RECORD_MAX], const struct record *r); /* bytes written */
+int record_decode(const void *data, uint32_t n, struct record *out);     /* 0, -EBADMSG */
 
 #endif

@@ -58,6 +58,6 @@ static int null_fence(void *ctx, void *connection)
 }
 
 const struct transport null_transport = {
-    "null",    null_open, null_close, null_connect, null_disconnect, null_expose,
-    null_read, null_send, null_poll,  null_fence,
+    "null",      null_open, null_close, null_connect, null_disconnect,
+    null_expose, null_read, null_send,  null_poll,    null_fence,
 };

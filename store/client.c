@@ -199,7 +199,7 @@ static int connect_path(struct berth *b, const char *path)
         return berth_fail(-EACCES, "no permission for socket '%s': run as the node's user or group", b->path);
     }
     return fd >= 0 ? fd : berth_fail(BERTH_ENODE, "no node at '%s' (%s): start berthd, or name another with -n or $BERTH_NODE",
-                                     b->path, berth_error_text(fd));
+                                     b->path, strerror(-fd));
 }
 
 static int connect_default(struct berth *b)

@@ -1,8 +1,8 @@
 /* extent.c: free runs in a treap ordered by (size, start); both ends of a run name its node, for merging.
  *
- * A treap's shape follows from its keys and their priorities, which are hashes of `start`: the same calls give the same
- * tree everywhere. A tag may be stale (its run was taken or grew); it is believed only where the node that it names says
- * the same.
+ * A treap's shape follows from its keys and their priorities, which are hashes of `start`: the same calls give the
+ * same tree everywhere. A tag may be stale (its run was taken or grew); it is believed only where the node that it
+ * names says the same.
  */
 #include "store/extent.h"
 
@@ -20,8 +20,8 @@ struct extents {
     uint32_t n;
     uint32_t free;
     uint32_t root;
-    uint32_t spare; /* unused nodes, chained by left; 0: none */
-    uint32_t fresh; /* nodes [fresh, ..) were never used */
+    uint32_t spare;    /* unused nodes, chained by left; 0: none */
+    uint32_t fresh;    /* nodes [fresh, ..) were never used */
     struct node *node; /* [0] is nobody */
     uint32_t *tag;     /* node of the free run that begins or ends here */
     uint64_t *claimed; /* until recovered */

@@ -1,7 +1,8 @@
-/* extent.h: free runs of numbers in [0, n): best fit, lowest first among equals, merged at once with their neighbours.
+/* extent.h: free runs of numbers in [0, n): best fit, lowest first among equals, merged at once with their
+ * neighbours.
  *
- * Slot headers and cells of tails are handed out by it. Bookkeeping is private memory, so a restart claims what is in use
- * and takes the rest for free. Part of the deterministic core: order depends on numbers only.
+ * Slot headers and cells of tails are handed out by it. Bookkeeping is private memory, so a restart claims what is in
+ * use and takes the rest for free. Part of the deterministic core: order depends on numbers only.
  *
  * Invariants (extents_check proves them):
  *   n = free numbers + used numbers, and no number is both

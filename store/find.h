@@ -81,6 +81,16 @@ static inline uint32_t find_slot(const struct lookup *l, uint64_t entry, uint32_
     return entry >> 32 == tag && slot < l->n_headers ? slot : SLOT_NONE;
 }
 
+/* Slot of the first entry of the home bucket that has the tag: nearly always the key's. */
+static inline uint32_t find_first(const struct lookup *l, const struct wanted *w)
+{
+    unsigned match = find_match(w->home, w->tag);
+    if (!match) {
+        return SLOT_NONE;
+    }
+    return find_slot(l, atomic_load_explicit(&w->home->entry[__builtin_ctz(match)], memory_order_acquire), w->tag);
+}
+
 static inline const struct slot_header *find_header(const struct lookup *l, uint32_t slot)
 {
     return &l->headers[slot];

@@ -3,9 +3,9 @@
  * Every mapping is MADV_DONTFORK: a forked child that went on using its parent's pins or drafts would read slots that
  * the parent has given back (PROTOCOLS rule 6).
  *
- * A build with -DBERTH_MAP_ONCE=1 maps each file once in a process, read-write, and hands the same address to everyone who
- * asks, counted. A node and its clients in one process then touch the same addresses, so that ThreadSanitizer, which knows
- * only addresses, sees the races between them. Protection is not enforced there: it is a build for tests.
+ * A build with -DBERTH_MAP_ONCE=1 maps each file once in a process, read-write, and hands the same address to everyone
+ * who asks, counted. A node and its clients in one process then touch the same addresses, so that ThreadSanitizer,
+ * which knows only addresses, sees the races between them. Protection is not enforced there: it is a build for tests.
  */
 #ifndef BERTH_STORE_MAP_H
 #define BERTH_STORE_MAP_H
@@ -16,7 +16,8 @@
 #define BERTH_MAP_ONCE 0
 #endif
 
-/* Maps the first `bytes` of fd with prot (PROT_READ, PROT_WRITE). The descriptor may be closed afterwards. NULL: errno. */
+/* Maps the first `bytes` of fd with prot (PROT_READ, PROT_WRITE). The descriptor may be closed afterwards. NULL:
+ * errno. */
 void *map_shared(int fd, uint64_t bytes, int prot);
 
 /* Undoes one map_shared: its address and bytes. NULL is passed over. */

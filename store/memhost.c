@@ -38,10 +38,15 @@ static int refuse(int error, char *why, size_t size, const char *format, ...)
     return error;
 }
 
-static int refuse_space(int fd, const char *path, uint64_t bytes, char *why, size_t why_size)
+/* Asked before the first page is taken: on the way to finding out by trying, everyone else's memory goes. */
+static int check_space(int fd, const char *path, uint64_t bytes, char *why, size_t why_size)
 {
     struct statvfs fs;
-    uint64_t left = fstatvfs(fd, &fs) == 0 ? (uint64_t)fs.f_bavail * fs.f_frsize : 0;
+    if (fstatvfs(fd, &fs) != 0 || fs.f_blocks == 0) /* a tmpfs without a size has no blocks */
+        return 0;
+    uint64_t left = (uint64_t)fs.f_bavail * fs.f_frsize;
+    if (left >= bytes)
+        return 0;
     return refuse(-ENOSPC, why, why_size,
                   "the pool needs %.2f GiB, %.2f GiB free at '%s': make the pool smaller, or the file system larger "
                   "(mount -o remount,size=)",
@@ -56,16 +61,20 @@ static int refuse_errno(const char *what, const char *path, char *why, size_t wh
 
 static int allocate(int fd, const char *path, uint64_t bytes, char *why, size_t why_size)
 {
+    int short_of = check_space(fd, path, bytes, why, why_size);
+    if (short_of != 0)
+        return short_of;
     for (off_t at = 0; at < (off_t)bytes; at += ALLOCATE_STEP) {
         off_t n = (off_t)bytes - at < ALLOCATE_STEP ? (off_t)bytes - at : ALLOCATE_STEP;
         int e;
         do
             e = fallocate(fd, FALLOC_FL_KEEP_SIZE, at, n) == 0 ? 0 : errno;
         while (e == EINTR);
-        if (e == ENOSPC || e == EFBIG || e == EDQUOT)
-            return refuse_space(fd, path, bytes, why, why_size);
         if (e != 0)
-            return refuse(-e, why, why_size, "can't allocate '%s': %s: choose a directory on tmpfs", path, strerror(e));
+            return refuse(-e, why, why_size,
+                          "can't allocate the %.2f GiB of '%s': %s: make the pool smaller, or choose a "
+                          "directory on a tmpfs with more room",
+                          gib(bytes), path, strerror(e));
     }
     return ftruncate(fd, (off_t)bytes) == 0 ? 0 : refuse_errno("size", path, why, why_size);
 }
@@ -91,8 +100,8 @@ static int open_whole(int *out, const char *path, uint64_t bytes, int *made, cha
     else if ((uint64_t)st.st_size == bytes)
         e = 1;
     else if (st.st_size != 0)
-        e = refuse(-EINVAL, why, why_size, "'%s' has %.2f GiB, not %.2f: set the old pool size, or remove the region", path,
-                   gib((uint64_t)st.st_size), gib(bytes));
+        e = refuse(-EINVAL, why, why_size, "'%s' has %.2f GiB, not %.2f: set the old pool size, or remove the region",
+                   path, gib((uint64_t)st.st_size), gib(bytes));
     else {
         *made = 1; /* empty: what an interrupted start left */
         e = allocate(fd, path, bytes, why, why_size);
@@ -128,14 +137,14 @@ static int populate_pool(void *base, const char *path, uint64_t bytes, unsigned 
     if (e == 0)
         return 0;
     return refuse(e == -EFAULT ? -ENOMEM : e, why, why_size,
-                  "can't have all of the %.2f GiB of '%s' in memory: %s: make the pool smaller, or free memory", gib(bytes),
-                  path, strerror(-e));
+                  "can't have all of the %.2f GiB of '%s' in memory: %s: make the pool smaller, or free memory",
+                  gib(bytes), path, strerror(-e));
 }
 
 static int host_reserve(struct mem_pool *p, const char *path, uint64_t bytes, enum mem_lock lock, unsigned threads,
                         const struct mem_progress *progress, char *why, size_t why_size)
 {
-    int fd, made;
+    int fd = -1, made;
     if (why_size > 0)
         why[0] = '\0';
     if (bytes == 0 || bytes % PAGE_BYTES != 0 || bytes > INT64_MAX)

@@ -330,6 +330,10 @@ void request_namespace(struct node *n, struct session *s, const struct msg_head 
         }
         return;
     }
+    if (!s->writable) { /* a reader may ask for a name, but not make one */
+        refuse(n, s->id, m, BERTH_EREADONLY);
+        return;
+    }
     uint64_t pend = XXH3_64bits(p + 1, p->name_size) | UINT64_C(1) << 63;
     if (pending_has(&n->pending, pend)) {
         session_stall(n, s, m, taken);

@@ -188,6 +188,9 @@ static void finish_group(struct recovery *rec, const struct kept *k, uint64_t co
 static void publish_kept(struct recovery *rec)
 {
     struct node *n = rec->n;
+    if (rec->n_kept == 0) {
+        return;
+    }
     qsort(rec->kept, rec->n_kept, sizeof *rec->kept, by_counter); /* the order of sealing stands for that of use */
     for (uint64_t i = 0, end; i < rec->n_kept; i = end) {
         bool unfinished = false;

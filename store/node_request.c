@@ -191,7 +191,6 @@ static bool writes(const struct msg_head *m)
     case MSG_REMOVE:
     case MSG_HOLD:
     case MSG_DROP:
-    case MSG_NAMESPACE:
     case MSG_REVOKE: return true;
     default: return false;
     }

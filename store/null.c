@@ -48,6 +48,6 @@ static int null_publish(struct mem_pool *p, uint64_t offset, uint64_t bytes)
 }
 
 const struct memkind null_memkind = {
-    "null",        null_reserve,  null_release,      null_map,    null_release,
-    null_copy_in,  null_copy_out, null_register_nic, null_publish,
+    "null",       null_reserve,  null_release,      null_map,     null_release,
+    null_copy_in, null_copy_out, null_register_nic, null_publish,
 };

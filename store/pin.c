@@ -21,7 +21,7 @@ static uint32_t search(struct berth *b, struct client_thread *t, uint32_t slot, 
         }
         raise_high_water(b->pins, entry);
         if (pin_try(b, entry, slot)) {
-            t->cursor = entry + 1;
+            t->cursor = entry;
             return entry;
         }
     }

@@ -16,6 +16,13 @@
 /* Not the thread's next entry: searches, raises high water, asks the node for another segment. PIN_NONE: the table is full. */
 uint32_t pin_take_slowly(struct berth *b, struct client_thread *t, uint32_t slot);
 
+/* Seen from here, and below high water. */
+static inline bool pin_free(const struct berth *b, uint32_t entry)
+{
+    return entry < atomic_load_explicit(&b->pins->high_water, memory_order_relaxed)
+           && atomic_load_explicit(&b->pins->entry[entry], memory_order_relaxed) == 0;
+}
+
 static inline bool pin_try(struct berth *b, uint32_t entry, uint32_t slot)
 {
     uint32_t none = 0;
@@ -23,23 +30,32 @@ static inline bool pin_try(struct berth *b, uint32_t entry, uint32_t slot)
                                                    memory_order_relaxed);
 }
 
-/* An entry that has slot + 1 from here on. */
+/* An entry that has slot + 1 from here on. The cursor stays where it is: a get that is released before the next takes the
+ * same entry again, and stores nothing else. */
 static inline uint32_t pin_take(struct berth *b, struct client_thread *t, uint32_t slot)
 {
     uint32_t entry = t->cursor;
-    if (__builtin_expect(entry < atomic_load_explicit(&b->pins->high_water, memory_order_relaxed), 1)
-        && __builtin_expect(pin_try(b, entry, slot), 1)) {
-        t->cursor = entry + 1;
+    if (__builtin_expect(pin_free(b, entry) && pin_try(b, entry, slot), 1)) {
         return entry;
     }
     return pin_take_slowly(b, t, slot);
+}
+
+/* The same for one of many that are held together. */
+static inline uint32_t pin_take_next(struct berth *b, struct client_thread *t, uint32_t slot)
+{
+    uint32_t entry = pin_take(b, t, slot);
+    t->cursor = entry == PIN_NONE ? t->cursor : entry + 1;
+    return entry;
 }
 
 /* Release order: what the reader read is read before the node can see the slot as free. */
 static inline void pin_drop(struct berth *b, struct client_thread *t, uint32_t entry)
 {
     atomic_store_explicit(&b->pins->entry[entry], 0, memory_order_release);
-    t->cursor = entry;
+    if (entry < t->cursor && entry >= t->home) { /* the lowest first: the node scans up to the highest ever used */
+        t->cursor = entry;
+    }
 }
 
 #endif

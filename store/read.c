@@ -69,7 +69,7 @@ static int pin_asked(struct berth *b, struct client_thread *t, const struct want
     return -ENOENT;
 }
 
-int read_pin_slowly(struct berth *b, struct client_thread *t, const struct wanted *w, int64_t deadline, struct found *out)
+__attribute__((noinline)) int read_pin_slowly(struct berth *b, struct client_thread *t, const struct wanted *w, int64_t deadline, struct found *out)
 {
     for (unsigned i = 0; i < FIND_TRIES; i++) {
         enum find_step step = find_pin_walk(b, t, w, out);
@@ -93,30 +93,20 @@ int read_pin_slowly(struct berth *b, struct client_thread *t, const struct wante
 
 /* ---- batches ---- */
 
-/* The first entry of the home bucket that has the tag: nearly always the key's. */
-static inline uint32_t first_slot(const struct lookup *l, const struct wanted *w)
-{
-    unsigned match = find_match(w->home, w->tag);
-    if (!match) {
-        return SLOT_NONE;
-    }
-    return find_slot(l, atomic_load_explicit(&w->home->entry[__builtin_ctz(match)], memory_order_acquire), w->tag);
-}
-
-static void look_ahead(const struct lookup *l, const struct berth_key *keys, uint32_t n, struct wanted *w, uint32_t *slot)
+static __attribute__((flatten)) void look_ahead(const struct lookup *l, const struct berth_key *keys, uint32_t n, struct wanted *w, uint32_t *slot)
 {
     for (uint32_t i = 0; i < n; i++) {
         find_start(l, &w[i], &keys[i]);
     }
     for (uint32_t i = 0; i < n; i++) {
-        slot[i] = first_slot(l, &w[i]);
+        slot[i] = find_first(l, &w[i]);
         if (slot[i] != SLOT_NONE) {
             find_prefetch(find_header(l, slot[i]));
         }
     }
 }
 
-void read_pin_batch(struct berth *b, struct client_thread *t, const struct berth_key *keys, uint32_t n, int64_t deadline,
+__attribute__((flatten)) void read_pin_batch(struct berth *b, struct client_thread *t, const struct berth_key *keys, uint32_t n, int64_t deadline,
                     struct found *out, int *status)
 {
     const struct lookup *l = &b->lookup;
@@ -124,7 +114,7 @@ void read_pin_batch(struct berth *b, struct client_thread *t, const struct berth
     uint32_t slot[READ_BATCH];
     look_ahead(l, keys, n, w, slot);
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t entry = slot[i] == SLOT_NONE ? PIN_NONE : pin_take(b, t, slot[i]);
+        uint32_t entry = slot[i] == SLOT_NONE ? PIN_NONE : pin_take_next(b, t, slot[i]);
         out[i] = (struct found){.slot = slot[i], .entry = entry};
     }
     for (uint32_t i = 0; i < n; i++) {
@@ -143,7 +133,7 @@ void read_pin_batch(struct berth *b, struct client_thread *t, const struct berth
 int read_accept(struct berth *b, struct client_thread *t, struct found f, unsigned flags)
 {
     const struct slot_header *h = find_header(&b->lookup, f.slot);
-    if ((uint64_t)h->page * PAGE_BYTES + h->size > b->pool_bytes) {
+    if (!read_bounded(b, h)) {
         return -EPROTO;
     }
     if (b->lineage && h->lineage != b->lineage) {

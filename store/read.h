@@ -31,22 +31,30 @@ static inline const uint8_t *read_payload(const struct berth *b, const struct sl
     return b->pool + (uint64_t)h->page * PAGE_BYTES;
 }
 
+static inline bool read_bounded(const struct berth *b, const struct slot_header *h)
+{
+    return (uint64_t)h->page * PAGE_BYTES + h->size <= b->pool_bytes;
+}
+
 static inline bool read_refused(const struct berth *b)
 {
     return atomic_load_explicit(&b->pins->refuse, memory_order_relaxed);
 }
 
+/* The reserved fields stay as they are: every store between two pins costs, since the exchange drains them all. */
 static inline void read_view(struct berth *b, struct found f, struct berth_view *v)
 {
     const struct slot_header *h = find_header(&b->lookup, f.slot);
-    *v = (struct berth_view){.data = read_payload(b, h),
-                             .size = h->size,
-                             .version = {.counter = h->version, .region = b->region_id},
-                             .checksum = h->checksum,
-                             .lineage = h->lineage,
-                             .slot = f.slot,
-                             .entry = f.entry,
-                             .ns = h->ns};
+    v->data = read_payload(b, h);
+    v->size = h->size;
+    v->version.counter = h->version;
+    v->version.region = b->region_id;
+    v->checksum = h->checksum;
+    v->lineage = h->lineage;
+    v->slot = f.slot;
+    v->entry = f.entry;
+    v->status = 0;
+    v->ns = h->ns;
 }
 
 #endif

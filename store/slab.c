@@ -332,7 +332,7 @@ static uint32_t slab_alloc(struct slabs *s, uint32_t class, int *why)
         .slots = c->slots,
         .slot_pages = c->pages,
         .units = (uint16_t)c->units,
-        .class = (uint16_t)class,
+        .class = (uint16_t) class,
         .kind = UNIT_SLAB,
     };
     *why = slab_make(s, unit, &slab);

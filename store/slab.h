@@ -2,10 +2,11 @@
  *
  * The pool is numbered in pages of 4 KiB and units of 2 MiB. A slab is a buddy of 1 to 32 units (2 to 64 MiB),
  * aligned to its own size, at most 1/16 of the pool (one unit at least), cut into slots of one size; a class takes
- * the smallest slab that it fills to 98 %, else the smallest of those allowed that it fills best. An object takes a run
- * of units where that costs no more of the pool than a slot (2, 4, 6 MiB ..), or where it is larger than any class.
- * Neither straddles a multiple of mr_bytes. A slab that is cut takes the smallest free run of headers that is large enough,
- * lowest first among equals; headers keep their generations. A slab without a used slot loses its class at once.
+ * the smallest slab that it fills to 98 %, else the smallest of those allowed that it fills best. An object takes a
+ * run of units where that costs no more of the pool than a slot (2, 4, 6 MiB ..), or where it is larger than any
+ * class. Neither straddles a multiple of mr_bytes. A slab that is cut takes the smallest free run of headers that is
+ * large enough, lowest first among equals; headers keep their generations. A slab without a used slot loses its class
+ * at once.
  *
  * Invariants (slabs_check proves them):
  *   units      = free units + sum of units over slabs and runs; no two overlap
@@ -24,13 +25,13 @@
 struct slabs;
 
 struct slabs_config {
-    uint64_t pool_bytes;       /* multiple of UNIT_BYTES */
-    uint64_t mr_bytes;         /* multiple of UNIT_BYTES */
-    const uint32_t *classes;   /* slot sizes in pages beside the fixed ones, any order */
+    uint64_t pool_bytes;     /* multiple of UNIT_BYTES */
+    uint64_t mr_bytes;       /* multiple of UNIT_BYTES */
+    const uint32_t *classes; /* slot sizes in pages beside the fixed ones, any order */
     uint32_t n_classes;
     uint32_t max_headers;
     struct slot_header *headers;
-    struct slab_entry *dir;    /* pool_bytes / UNIT_BYTES entries */
+    struct slab_entry *dir;                   /* pool_bytes / UNIT_BYTES entries */
     int (*grow)(void *env, uint32_t headers); /* makes headers [0, n) usable; 0 or -ENOSPC */
     void *env;
 };
@@ -42,7 +43,7 @@ struct slabs_usage {
     uint32_t free_units;
     uint32_t slabs;
     uint32_t runs;
-    uint32_t headers_used;  /* highest header ever used + 1 */
+    uint32_t headers_used; /* highest header ever used + 1 */
 };
 
 /* A stretch of whole slabs, runs and free units, which becomes one free block of `units` once all its slots are. */

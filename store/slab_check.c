@@ -22,8 +22,8 @@ static const char *check_free_unit(const struct slabs *s, uint32_t u, struct cou
 static const char *check_entry(const struct slabs *s, uint32_t unit, const struct slab *slab)
 {
     const struct slab_entry *e = &s->config.dir[unit];
-    if (atomic_load_explicit(&e->kind, memory_order_relaxed) != slab->kind || e->header != slab->header
-        || e->slot_pages != slab->slot_pages || e->units != slab->units)
+    if (atomic_load_explicit(&e->kind, memory_order_relaxed) != slab->kind || e->header != slab->header ||
+        e->slot_pages != slab->slot_pages || e->units != slab->units)
         return "the directory disagrees with a slab";
     for (uint32_t u = unit; u < unit + slab->units; u++) {
         if (u > unit && atomic_load_explicit(&e[u - unit].kind, memory_order_relaxed) != UNIT_BODY)

@@ -1,6 +1,7 @@
 /* slab_private.h: what slab.c, slab_window.c, slab_recover.c and slab_check.c share; nobody else includes it.
  *
- * The directory is written for the next node; decisions come from this private state alone, which nobody else can write.
+ * The directory is written for the next node; decisions come from this private state alone, which nobody else can
+ * write.
  */
 #ifndef BERTH_STORE_SLAB_PRIVATE_H
 #define BERTH_STORE_SLAB_PRIVATE_H
@@ -36,18 +37,18 @@ struct slabs {
     uint32_t run_units_max;
     struct slab_class *classes; /* by growing pages */
     uint32_t n_classes;
-    uint16_t *class_for;        /* [pages]: class that an object of so many pages takes, CLASS_NONE: a run */
+    uint16_t *class_for; /* [pages]: class that an object of so many pages takes, CLASS_NONE: a run */
     uint32_t class_for_n;
-    struct slab *slab;          /* by first unit */
-    uint32_t *head;             /* first unit of the slab or run that this unit is of; UNITS_NONE: free */
-    uint16_t *closed;           /* windows that this unit is in */
-    struct units units;         /* free units that are in no closed window */
+    struct slab *slab;  /* by first unit */
+    uint32_t *head;     /* first unit of the slab or run that this unit is of; UNITS_NONE: free */
+    uint16_t *closed;   /* windows that this unit is in */
+    struct units units; /* free units that are in no closed window */
     struct extents *headers;
-    struct bits free_slots;     /* headers whose slot is free, of all slabs */
-    uint32_t free_units;        /* closed ones too */
+    struct bits free_slots; /* headers whose slot is free, of all slabs */
+    uint32_t free_units;    /* closed ones too */
     uint32_t n_slabs;
     uint32_t n_runs;
-    uint32_t headers_high;      /* headers [0, headers_high) have been made usable */
+    uint32_t headers_high; /* headers [0, headers_high) have been made usable */
     uint64_t used_pages;
     uint64_t free_slot_pages;
 };

@@ -80,8 +80,8 @@ static int entry_take(struct slabs *s, uint32_t unit, uint8_t kind)
 {
     struct slab slab;
     uint32_t used;
-    if (!entry_read(s, unit, kind, &slab) || slab.header >= s->config.max_headers
-        || slab.slots > s->config.max_headers - slab.header)
+    if (!entry_read(s, unit, kind, &slab) || slab.header >= s->config.max_headers ||
+        slab.slots > s->config.max_headers - slab.header)
         return -1;
     uint32_t end = slab.header + slab.slots;
     if (end > s->headers_high) {

@@ -1,4 +1,5 @@
-/* slab_window.c: windows: which slots must go so that a free block comes to be, and keeping it free until it is taken. */
+/* slab_window.c: windows: which slots must go so that a free block comes to be, and keeping it free until it is
+ * taken. */
 #include "store/slab_private.h"
 
 uint32_t slab_end(const struct slabs *s, uint32_t unit)

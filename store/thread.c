@@ -54,7 +54,7 @@ void thread_start(struct client_thread *t)
     t->lane = take_lane();
     t->shared = t->lane == STAT_LANES - 1;
     uint32_t place = t->shared ? t->lane + atomic_fetch_add_explicit(&sharers, 1, memory_order_relaxed) : t->lane;
-    t->cursor = place % STAT_LANES * CURSOR_STRIDE;
+    t->cursor = t->home = place % STAT_LANES * CURSOR_STRIDE;
     t->started = true;
     pthread_setspecific(end_key, t);
 }

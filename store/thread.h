@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define THREAD_TOUCHES 8u /* gets whose touches go to the node together */
+#define THREAD_TOUCHES 16u /* gets whose touches go to the node together */
 
 struct client_thread {
     bool started;
@@ -14,6 +14,7 @@ struct client_thread {
     uint8_t n_touches;
     uint32_t lane;
     uint32_t cursor; /* entry to try first */
+    uint32_t home;   /* where its entries begin: others' releases do not send it below */
     uint32_t gets;
     uint32_t last_touch;
     uint64_t handle; /* whose touches stand below */

@@ -1,8 +1,8 @@
 /* units.c: buddies by bit arithmetic: an aligned block of up to 32 units lies in one word of 64.
  *
- * free[k] has a bit at the first unit of every aligned free block of order k; a pair of buddies whose border is no MR's
- * border makes one of order k + 1. Only words are indexed by order, what is inside follows from the word itself, so there
- * is no list that could disagree with the bits.
+ * free[k] has a bit at the first unit of every aligned free block of order k; a pair of buddies whose border is no
+ * MR's border makes one of order k + 1. Only words are indexed by order, what is inside follows from the word itself,
+ * so there is no list that could disagree with the bits.
  */
 #include "store/units.h"
 

@@ -13,10 +13,10 @@
 
 struct units {
     uint32_t n;
-    uint32_t mr;         /* units of an MR */
-    struct bits avail;   /* units that may be given */
+    uint32_t mr;                   /* units of an MR */
+    struct bits avail;             /* units that may be given */
     struct bits top[UNITS_ORDERS]; /* words of avail with a free block of this order that is no half of a larger one */
-    uint64_t *joined;    /* bit u: u - 1 and u lie in one MR */
+    uint64_t *joined;              /* bit u: u - 1 and u lie in one MR */
 };
 
 /* None may be given yet. 0 or -ENOMEM. */

@@ -165,8 +165,8 @@ static int serve(struct settings *settings)
         return code;
     }
     rc = run(s, settings);
-    http_stop(http);
     server_destroy(s);
+    http_stop(http); /* its descriptor was watched until now */
     if (rc < 0)
         return fail(rc, "");
     log_event(LOG_INFO, "stopped");

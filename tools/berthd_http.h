@@ -28,7 +28,7 @@ struct http;
  * a sentence; *out is NULL where the address is off. */
 int http_start(struct http **out, struct server *s, const struct http_address *a, unsigned mode, char *why,
                size_t why_size);
-/* After server_run. h may be NULL. */
+/* After server_destroy: the server watches its descriptor until then. h may be NULL. */
 void http_stop(struct http *h);
 
 #endif

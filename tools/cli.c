@@ -303,8 +303,9 @@ int cli_open(struct berth **b, uint32_t flags, uint32_t *ns)
     uint32_t id = 0;
     if (ns && *cli.ns) {
         rc = berth_namespace(handle, cli.ns, &id);
-        if (rc < 0) {
-            int code = cli_fail_last(rc, cli.ns);
+        if (rc < 0) { /* a reader finds names and makes none */
+            bool unknown = rc == BERTH_EREADONLY && (flags & BERTH_OPEN_READER);
+            int code = unknown ? cli_fail(-ENOENT, cli.ns, "no such namespace") : cli_fail_last(rc, cli.ns);
             berth_close(handle);
             return code;
         }

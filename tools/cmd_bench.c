@@ -88,8 +88,8 @@ static int check(const struct bench_case *c, const struct bench *o)
         return cli_usage("--evict needs a node of its own: leave -n out");
     if (o->pause_ns && (c->run != bench_put || o->depth > 1))
         return cli_usage("--pause is for 'put' at depth 1");
-    if (c->run == bench_put_group && o->depth > BERTH_GROUP_MAX)
-        return cli_usage("--depth: a group has at most %u members", BERTH_GROUP_MAX);
+    if (o->depth > BERTH_GROUP_MAX && (c->run == bench_put || c->run == bench_put_batch || c->run == bench_put_group))
+        return cli_usage("--depth: at most %u puts are under way, or members of a group", BERTH_GROUP_MAX);
     if (c->run == bench_local_get && o->depth > 1)
         return cli_usage("'local-get' has depth 1: use local-get-batch");
     return 0;

@@ -4,8 +4,8 @@
 
 #include "store/shell/state.h"
 
-/* Before EV_START: a pin file whose lock is held belongs to a client that lives: its session goes on (EV_ADOPT), its pins
- * count, and it will attach again by itself. A free one is unlinked. 0 or a negative errno. */
+/* Before EV_START: a pin file whose lock is held belongs to a client that lives: its session goes on (EV_ADOPT), its
+ * pins count, and it will attach again by itself. A free one is unlinked. 0 or a negative errno. */
 int adopt_sessions(struct server *s);
 
 #endif

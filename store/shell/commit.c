@@ -34,7 +34,8 @@ static void commit_finish(struct commit *c, int status)
     atomic_store(&c->done, 1);
     pthread_cond_broadcast(&c->changed);
     pthread_mutex_unlock(&c->lock);
-    /* done is stored before sleeping is read, the loop stores sleeping before it reads done: one of them sees the other. */
+    /* done is stored before sleeping is read, the loop stores sleeping before it reads done: one of them sees the
+     * other. */
     if (atomic_load(c->sleeping)) {
         uint64_t one = 1;
         ssize_t n = write(c->fd, &one, sizeof(one));

@@ -4,8 +4,8 @@
 
 #include "store/shell/state.h"
 
-/* Hands an event to the core, carries out what it commands, then the events that came of that. Called while commands are
- * being carried out, it keeps an event without pointers for afterwards. */
+/* Hands an event to the core, carries out what it commands, then the events that came of that. Called while commands
+ * are being carried out, it keeps an event without pointers for afterwards. */
 void dispatch(struct server *s, const struct node_event *ev);
 /* EV_TURN, if anything has happened since the last. Whether it was given. */
 bool dispatch_turn(struct server *s);

@@ -1,4 +1,5 @@
 /* embedded.c: a node on a thread of the application. */
+#include "store/shell/log.h"
 #include "store/shell/server.h"
 #include "store/shell/state.h"
 
@@ -46,6 +47,14 @@ static int parse(struct settings *s, const char *url, char *why, size_t why_size
     return error;
 }
 
+/* The process has one level for all its nodes, and without a word of the application's it stays as it is. */
+static void apply_log_level(const struct settings *s)
+{
+    for (unsigned i = 0; i < settings_count; i++)
+        if (strcmp(settings_table[i].name, "log-level") == 0 && s->source[i].origin != ORIGIN_DEFAULT)
+            log_set_level((enum log_level)s->log_level);
+}
+
 static void *node_thread(void *arg)
 {
     server_run(arg);
@@ -74,8 +83,10 @@ int server_embedded(struct server **out, const char *url_settings, int *fd, char
         return -ENOMEM;
     }
     int error = parse(settings, url_settings, why, why_size);
-    if (!error)
+    if (!error) {
+        apply_log_level(settings);
         error = server_create(&s, settings, why, why_size);
+    }
     free(settings);
     if (error)
         return error;

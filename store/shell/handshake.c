@@ -115,8 +115,8 @@ static bool is_eventfd(int fd)
     return strcmp(target, "anon_inode:[eventfd]") == 0;
 }
 
-/* The node loads and stores through this mapping: nobody may cut the file under it, and its pages must come from ordinary
- * memory, not from a pool of huge pages that may be empty (PROTOCOLS rule 7). */
+/* The node loads and stores through this mapping: nobody may cut the file under it, and its pages must come from
+ * ordinary memory, not from a pool of huge pages that may be empty (PROTOCOLS rule 7). */
 static int check_ring_file(struct visit *v, int fd)
 {
     const int wanted = F_SEAL_SHRINK | F_SEAL_GROW;
@@ -195,8 +195,8 @@ static int pins_write_header(const struct server *s, int fd, uint64_t id)
     return pwrite(fd, &head, sizeof(head), 0) == (ssize_t)sizeof(head) ? 0 : -EIO;
 }
 
-/* The description that holds the lock goes to the client and is closed here: then only the client's mapping keeps it. The
- * node reads through another. */
+/* The description that holds the lock goes to the client and is closed here: then only the client's mapping keeps
+ * it. The node reads through another. */
 static int pins_create(struct visit *v, struct session *c)
 {
     const struct server *s = v->server;

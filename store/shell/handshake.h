@@ -4,8 +4,8 @@
 
 #include "store/shell/state.h"
 
-/* Reads the hello that waits on a connected socket and answers it. 0: the socket is a session's now, or was closed: either
- * way it is no longer the caller's. -EAGAIN: nothing has come yet. */
+/* Reads the hello that waits on a connected socket and answers it. 0: the socket is a session's now, or was closed:
+ * either way it is no longer the caller's. -EAGAIN: nothing has come yet. */
 int handshake(struct server *s, int socket);
 
 /* Sends a welcome that says why there is none, and closes. For a connection beyond what the node can take. */

@@ -103,7 +103,8 @@ void liveness_cut(struct session *c, const char *cause)
     session_lost(c);
 }
 
-/* What it had asked for before it went: at most a ring full, and no further than to a request that waits for a commit. */
+/* What it had asked for before it went: at most a ring full, and no further than to a request that waits for a
+ * commit. */
 static void last_requests(struct session *c)
 {
     for (unsigned i = 0; i < RING_REQUEST_BYTES / RING_ALIGN / SESSION_TURN; i++)

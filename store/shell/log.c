@@ -1,5 +1,5 @@
-/* log.c: events on stderr. Whatever a client, a peer or a file had a say in is escaped: a line is always one event, and a
- * terminal never gets a control byte from it. */
+/* log.c: events on stderr. Whatever a client, a peer or a file had a say in is escaped: a line is always one event,
+ * and a terminal never gets a control byte from it. */
 #include "store/shell/log.h"
 
 #include <errno.h>

@@ -1,9 +1,9 @@
 /* loop.c: polling or sleeping.
  *
  * A wake-up through the kernel costs tens of microseconds in each direction, a poll of a ring in shared memory a few
- * nanoseconds. So after work the node polls on for a while; how long is learnt: a request that comes soon after the node
- * fell asleep makes it longer, one that comes late makes it shorter, down to none. On the CPU that the client runs on polling
- * would only keep the client from running.
+ * nanoseconds. So after work the node polls on for a while; how long is learnt: a request that comes soon after the
+ * node fell asleep makes it longer, one that comes late makes it shorter, down to none. On the CPU that the client runs
+ * on polling would only keep the client from running.
  */
 #include "store/shell/loop.h"
 
@@ -22,8 +22,8 @@
 #define STALL_FIRST_NS 1000000    /* first sleep while a session waits for room in its reply ring .. */
 #define STALL_MAX_NS 1000000000LL /* .. and the longest: each is twice the last */
 
-/* A full barrier: what this side stored is visible before it loads what the other side stored. A build for ThreadSanitizer,
- * which knows no fences, makes do with the sequentially consistent accesses around it. */
+/* A full barrier: what this side stored is visible before it loads what the other side stored. A build for
+ * ThreadSanitizer, which knows no fences, makes do with the sequentially consistent accesses around it. */
 static void full_barrier(void)
 {
 #if !BERTH_MAP_ONCE
@@ -187,8 +187,8 @@ static void announce(struct server *s, uint32_t sleeping)
     }
 }
 
-/* Whether something came before the clients saw that the node sleeps; also sets how long it may sleep at most where a client
- * does not read its replies, because making room there rings no bell. */
+/* Whether something came before the clients saw that the node sleeps; also sets how long it may sleep at most where
+ * a client does not read its replies, because making room there rings no bell. */
 static bool anything(struct server *s)
 {
     bool stalled = false;

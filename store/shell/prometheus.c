@@ -16,7 +16,8 @@ static void counter(FILE *f, const char *name, const char *help, uint64_t v)
             name, name, v);
 }
 
-/* A label's value: backslash, quote and newline are escaped; other bytes of names have been checked or are the node's. */
+/* A label's value: backslash, quote and newline are escaped; other bytes of names have been checked or are the
+ * node's. */
 static void label(FILE *f, const char *text)
 {
     for (; *text; text++) {

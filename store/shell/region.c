@@ -1,8 +1,8 @@
 /* region.c: opening a region: the decision between a warm restart and an empty one, and the order of things.
  *
- * Lock first; then what is there is looked at, then removed or kept; then space is checked; then memory is taken. What
- * makes a region whole comes last: the magic of slots, then the identity in the index. A start that is killed in between
- * leaves something that the next one takes for nothing.
+ * Lock first; then what is there is looked at, then removed or kept; then space is checked; then memory is taken.
+ * What makes a region whole comes last: the magic of slots, then the identity in the index. A start that is killed in
+ * between leaves something that the next one takes for nothing.
  */
 #include "store/shell/region.h"
 
@@ -75,7 +75,8 @@ static int make_private(const struct opening *o)
     snprintf(r->path, sizeof r->path, "/dev/shm/berth-%u-XXXXXX", (unsigned)geteuid());
     if (mkdtemp(r->path) == NULL) {
         int e = errno;
-        return refuse(o, -e, "can't make a directory in '/dev/shm': %s: name one on tmpfs with region=PATH", strerror(e));
+        return refuse(o, -e, "can't make a directory in '/dev/shm': %s: name one on tmpfs with region=PATH",
+                      strerror(e));
     }
     r->made = r->remove = true;
     return 0;
@@ -103,10 +104,11 @@ static int open_directory(const struct opening *o)
     if (r->dir_fd < 0 || fstat(r->dir_fd, &st) != 0)
         return refuse_errno(o, "open", "");
     if (st.st_uid != geteuid())
-        return refuse(o, -EACCES, "'%s' belongs to uid %u, this is uid %u: run as that user, or choose another region", r->path,
-                      (unsigned)st.st_uid, (unsigned)geteuid());
+        return refuse(o, -EACCES, "'%s' belongs to uid %u, this is uid %u: run as that user, or choose another region",
+                      r->path, (unsigned)st.st_uid, (unsigned)geteuid());
     if ((st.st_mode & 022) != 0)
-        return refuse(o, -EACCES, "'%s' may be written by other users: chmod go-w it, or choose another region", r->path);
+        return refuse(o, -EACCES, "'%s' may be written by other users: chmod go-w it, or choose another region",
+                      r->path);
     return 0;
 }
 
@@ -155,8 +157,10 @@ static int index_open(const struct opening *o)
     };
     int e = lmdb_open(&r->index, &c);
     if (e == -ENOSPC)
-        return refuse(o, e, "the index of %llu MiB finds no room in '%s': make it smaller (--index-size), or the file system larger",
-                      (unsigned long long)(o->s->index_size >> 20), dir);
+        return refuse(
+            o, e,
+            "the index of %llu MiB finds no room in '%s': make it smaller (--index-size), or the file system larger",
+            (unsigned long long)(o->s->index_size >> 20), dir);
     return e == 0 ? 0 : refuse(o, e, "the index in '%s' can't be opened: %s", dir, strerror(-e));
 }
 
@@ -168,13 +172,14 @@ static void index_close(struct region *r)
 }
 
 /* Why what is there is not taken over; NULL if it is. */
-static const char *identity_differs(const struct opening *o, const struct lmdb_identity *found, const struct slots_super *super)
+static const char *identity_differs(const struct opening *o, const struct lmdb_identity *found,
+                                    const struct slots_super *super)
 {
     uint8_t boot[16];
     if (found->format != LAYOUT_FORMAT)
         return "its index has another format";
-    if (memcmp(found->uuid, super->uuid, sizeof found->uuid) != 0 || found->region_id != super->region_id
-        || found->hash_seed != super->hash_seed)
+    if (memcmp(found->uuid, super->uuid, sizeof found->uuid) != 0 || found->region_id != super->region_id ||
+        found->hash_seed != super->hash_seed)
         return "its index is of another pool";
     if (boot_id(boot) != 0 || memcmp(found->boot_id, boot, sizeof boot) != 0)
         return "it was made under another boot";
@@ -191,7 +196,8 @@ static int take_over(struct opening *o, const char **reason)
     struct stat st;
     int e = region_files_probe(r, &o->shape, &super);
     if (e == -ENOENT || fstatat(r->dir_fd, "index/data.mdb", &st, AT_SYMLINK_NOFOLLOW) != 0) {
-        *reason = e == -ENOENT && !r->made && faccessat(r->dir_fd, "slots", F_OK, 0) == 0 ? "files of it are missing" : NULL;
+        *reason =
+            e == -ENOENT && !r->made && faccessat(r->dir_fd, "slots", F_OK, 0) == 0 ? "files of it are missing" : NULL;
         return 0;
     }
     *reason = "its files are of another format";
@@ -225,9 +231,11 @@ static int pool_size_agrees(const struct opening *o, const char **reason)
     *reason = "the pool was to have another size";
     if (usage.records == 0)
         return 0;
-    return refuse(o, -EINVAL, "region '%s' has %llu objects in a pool of %llu MiB, not %llu: set pool=%lluMiB, or remove the region",
-                  o->r->path, (unsigned long long)usage.records, (unsigned long long)(o->shape.pool_bytes >> 20),
-                  (unsigned long long)(o->s->pool >> 20), (unsigned long long)(o->shape.pool_bytes >> 20));
+    return refuse(
+        o, -EINVAL,
+        "region '%s' has %llu objects in a pool of %llu MiB, not %llu: set pool=%lluMiB, or remove the region",
+        o->r->path, (unsigned long long)usage.records, (unsigned long long)(o->shape.pool_bytes >> 20),
+        (unsigned long long)(o->s->pool >> 20), (unsigned long long)(o->shape.pool_bytes >> 20));
 }
 
 /* ---- space ---- */
@@ -255,7 +263,8 @@ static int reserve_pool(const struct opening *o)
     struct region *r = o->r;
     char path[sizeof r->path + 8];
     snprintf(path, sizeof path, "%s/pool-0", r->path);
-    int e = r->kind->reserve(&r->pool, path, o->shape.pool_bytes, o->s->lock, o->s->threads, o->progress, o->why, o->why_size);
+    int e = r->kind->reserve(&r->pool, path, o->shape.pool_bytes, o->s->lock, o->s->threads, o->progress, o->why,
+                             o->why_size);
     if (e < 0)
         return e;
     r->locked = o->s->lock != MEM_LOCK_OFF && o->why[0] == '\0';
@@ -375,7 +384,8 @@ static void close_directory(struct region *r)
         close(r->dir_fd);
 }
 
-int region_open(struct region *r, const struct settings *s, const struct mem_progress *progress, char *why, size_t why_size)
+int region_open(struct region *r, const struct settings *s, const struct mem_progress *progress, char *why,
+                size_t why_size)
 {
     *r = (struct region){
         .dir_fd = -1,
@@ -440,8 +450,8 @@ void region_close(struct region *r, bool clean)
 static bool is_linked(int dir_fd, const char *name, int fd)
 {
     struct stat a, b;
-    return fstat(fd, &a) == 0 && fstatat(dir_fd, name, &b, AT_SYMLINK_NOFOLLOW) == 0 && a.st_ino == b.st_ino
-           && a.st_dev == b.st_dev;
+    return fstat(fd, &a) == 0 && fstatat(dir_fd, name, &b, AT_SYMLINK_NOFOLLOW) == 0 && a.st_ino == b.st_ino &&
+           a.st_dev == b.st_dev;
 }
 
 int region_linked(const struct region *r, char *why, size_t why_size)
@@ -462,8 +472,10 @@ int region_linked(const struct region *r, char *why, size_t why_size)
         gone = "index/data.mdb";
     if (gone == NULL)
         return 0;
-    snprintf(why, why_size, "'%s/%s' was removed or replaced by another process: who is attached keeps its data, new clients and a "
-             "restart will not find it: keep clean-up services (logind's RemoveIPC, tmpfiles) from it, then restart the node",
+    snprintf(why, why_size,
+             "'%s/%s' was removed or replaced by another process: who is attached keeps its data, new clients and a "
+             "restart will not find it: keep clean-up services (logind's RemoveIPC, tmpfiles) from it, then restart "
+             "the node",
              r->path, gone);
     return -ENOENT;
 }

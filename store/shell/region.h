@@ -31,25 +31,27 @@ struct region {
     uint32_t n_tails;
     struct lmdb_index *index;
     uint64_t incarnation;
-    bool first;       /* made new: nothing to recover */
-    bool clean;       /* the last node stopped cleanly */
-    bool remove;      /* embedded: unlink everything at close */
-    char began[256];  /* one sentence: new because .., or warm restart of .. */
-    bool locked;      /* the pool is mlocked */
-    char lock_note[200]; /* why not */
+    bool first;             /* made new: nothing to recover */
+    bool clean;             /* the last node stopped cleanly */
+    bool remove;            /* embedded: unlink everything at close */
+    char began[256];        /* one sentence: new because .., or warm restart of .. */
+    bool locked;            /* the pool is mlocked */
+    char lock_note[200];    /* why not */
     bool made;              /* the directory was made by this open */
     uint32_t headers_ready; /* headers and cells that have memory */
     uint32_t tails_ready;
 };
 
-/* Opens or makes the region that the settings name (an embedded node whose settings name none: a directory of its own that
- * goes at close): takes the lock, waits until the process that had it is gone, removes leftovers of dead nodes beside it
- * (of embedded ones always, of others that did not stop cleanly where space is short without), checks space in tmpfs,
- * cgroup v1 and v2, memory and memlock before it allocates, reserves and populates, formats or attaches.
+/* Opens or makes the region that the settings name (an embedded node whose settings name none: a directory of its own
+ * that goes at close): takes the lock, waits until the process that had it is gone, removes leftovers of dead nodes
+ * beside it (of embedded ones always, of others that did not stop cleanly where space is short without), checks space
+ * in tmpfs, cgroup v1 and v2, memory and memlock before it allocates, reserves and populates, formats or attaches.
  * Another boot, pool UUID or format starts empty and `began` says why. Another pool size of a region with objects is
- * refused with -EINVAL; its MR size and most objects stay what they were. 0; -EBUSY ("held by pid N"); -ENOSPC, -ENOMEM ("needs X, Y free at PATH", with the fix); -EPERM (lock=required);
- * -EACCES; -EIO. On an error nothing is left behind that was not there. */
-int region_open(struct region *r, const struct settings *s, const struct mem_progress *progress, char *why, size_t why_size);
+ * refused with -EINVAL; its MR size and most objects stay what they were. 0; -EBUSY ("held by pid N"); -ENOSPC,
+ * -ENOMEM ("needs X, Y free at PATH", with the fix); -EPERM (lock=required); -EACCES; -EIO. On an error nothing is
+ * left behind that was not there. */
+int region_open(struct region *r, const struct settings *s, const struct mem_progress *progress, char *why,
+                size_t why_size);
 /* Unmaps and unlocks; clean: every commit is done, mark it so. */
 void region_close(struct region *r, bool clean);
 

@@ -1,7 +1,7 @@
 /* region_files.c: slots, lookup and tails.
  *
- * slots and tails have their full size from the beginning, so that no mapping ever has to grow, but memory only as far as
- * they are used: fallocate goes ahead of use, because a store into a hole of a full tmpfs is a SIGBUS.
+ * slots and tails have their full size from the beginning, so that no mapping ever has to grow, but memory only as
+ * far as they are used: fallocate goes ahead of use, because a store into a hole of a full tmpfs is a SIGBUS.
  */
 #include "store/shell/region_files.h"
 
@@ -15,9 +15,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define HEADERS_STEP 4096u /* 512 KiB */
+#define HEADERS_STEP 4096u  /* 512 KiB */
 #define HEADERS_LEAST 4096u /* a slab of 4 KiB slots takes 512 in one piece */
-#define TAILS_STEP 4096u   /* 256 KiB */
+#define TAILS_STEP 4096u    /* 256 KiB */
 #define CELLS_A_KEY ((KEY_MAX - KEY_HEAD + TAIL_CELL - 1) / TAIL_CELL)
 
 static uint64_t round_up(uint64_t n, uint64_t to)
@@ -98,10 +98,11 @@ static int super_read(int fd, uint64_t bytes, struct slots_super *super, struct 
         .max_headers = super->max_headers,
     };
     shape_sizes(out);
-    bool fits = super->n_units > 0 && super->pool_bytes == (uint64_t)super->n_units * UNIT_BYTES && super->mr_bytes > 0
-                && super->mr_bytes % UNIT_BYTES == 0 && super->max_headers > 0 && super->max_headers < SLOT_NONE
-                && super->dir_offset == REGION_DIR_OFFSET && super->headers_offset == out->headers_offset
-                && bytes == out->slots_bytes && super->n_pools == 1 && super->page_shift == 12;
+    bool fits = super->n_units > 0 && super->pool_bytes == (uint64_t)super->n_units * UNIT_BYTES &&
+                super->mr_bytes > 0 && super->mr_bytes % UNIT_BYTES == 0 && super->max_headers > 0 &&
+                super->max_headers < SLOT_NONE && super->dir_offset == REGION_DIR_OFFSET &&
+                super->headers_offset == out->headers_offset && bytes == out->slots_bytes && super->n_pools == 1 &&
+                super->page_shift == 12;
     return fits ? 0 : -EPROTO;
 }
 
@@ -121,7 +122,8 @@ int region_files_probe(struct region *r, struct region_shape *out, struct slots_
     e = e != 0 ? e : open_old(r->dir_fd, "tails", &r->tails_fd, &r->tails_bytes);
     e = e != 0 ? e : super_read(r->slots_fd, r->slots_bytes, super, &shape);
     e = e != 0 ? e : pool_fits(r, shape.pool_bytes);
-    if (e == 0 && (r->tails_bytes / TAIL_CELL >= UINT32_MAX || r->tails_bytes % PAGE_BYTES != 0 || r->lookup_bytes == 0))
+    if (e == 0 &&
+        (r->tails_bytes / TAIL_CELL >= UINT32_MAX || r->tails_bytes % PAGE_BYTES != 0 || r->lookup_bytes == 0))
         e = -EPROTO;
     if (e != 0) {
         region_files_close(r);
@@ -140,15 +142,15 @@ static int make_one(struct region *r, const char *name, uint64_t bytes, uint64_t
                     char *why, size_t why_size)
 {
     int fd = openat(r->dir_fd, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-    bool done = fd >= 0 && fchmod(fd, mode) == 0 && ftruncate(fd, (off_t)bytes) == 0
-                && fallocate(fd, 0, 0, (off_t)allocated) == 0;
+    bool done = fd >= 0 && fchmod(fd, mode) == 0 && ftruncate(fd, (off_t)bytes) == 0 &&
+                fallocate(fd, 0, 0, (off_t)allocated) == 0;
     if (done) {
         *out = fd;
         return 0;
     }
     int e = errno;
-    snprintf(why, why_size, "can't make '%s/%s' with %llu KiB: %s: make the pool smaller, or the file system larger", r->path,
-             name, (unsigned long long)(allocated >> 10), strerror(e));
+    snprintf(why, why_size, "can't make '%s/%s' with %llu KiB: %s: make the pool smaller, or the file system larger",
+             r->path, name, (unsigned long long)(allocated >> 10), strerror(e));
     if (fd >= 0)
         close(fd);
     return -e;
@@ -202,7 +204,8 @@ int region_files_map(struct region *r, const struct region_shape *shape, char *w
     uint8_t *slots = map_shared(r->slots_fd, r->slots_bytes, PROT_READ | PROT_WRITE);
     void *lookup = map_shared(r->lookup_fd, r->lookup_bytes, PROT_READ | PROT_WRITE);
     r->tails = map_shared(r->tails_fd, r->tails_bytes, PROT_READ | PROT_WRITE);
-    int e = slots == NULL || lookup == NULL || r->tails == NULL ? -ENOMEM : lookup_attach(&r->lookup, lookup, r->lookup_bytes);
+    int e = slots == NULL || lookup == NULL || r->tails == NULL ? -ENOMEM
+                                                                : lookup_attach(&r->lookup, lookup, r->lookup_bytes);
     if (e != 0) {
         snprintf(why, why_size, "can't map the files of '%s': %s", r->path, strerror(-e));
         unmap_shared(slots, r->slots_bytes);
@@ -268,8 +271,8 @@ static int grow(int fd, uint64_t offset, uint32_t item, uint32_t n, uint32_t mos
 int region_grow_headers(void *env, uint32_t n)
 {
     struct region *r = env;
-    return grow(r->slots_fd, r->super->headers_offset, sizeof(struct slot_header), n, r->super->max_headers, HEADERS_STEP,
-                &r->headers_ready);
+    return grow(r->slots_fd, r->super->headers_offset, sizeof(struct slot_header), n, r->super->max_headers,
+                HEADERS_STEP, &r->headers_ready);
 }
 
 int region_grow_tails(void *env, uint32_t n)

@@ -14,8 +14,8 @@ struct region_shape {
 
 void region_shape(struct region_shape *out, const struct settings *s);
 
-/* Opens slots, lookup and tails as an earlier node left them and fills *out from them. 0; -ENOENT (none there, or not all);
- * -EPROTO (of another format, or sizes that contradict each other). The descriptors go to r. */
+/* Opens slots, lookup and tails as an earlier node left them and fills *out from them. 0; -ENOENT (none there, or not
+ * all); -EPROTO (of another format, or sizes that contradict each other). The descriptors go to r. */
 int region_files_probe(struct region *r, struct region_shape *out, struct slots_super *super);
 
 /* Makes them anew: slots and lookup of this identity, with the beginning of what grows; super's magic is left 0. */

@@ -15,8 +15,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define GONE_MS 10000   /* how long an end may take that has begun: a large address space goes in seconds */
-#define UNSEEN_MS 1000  /* the fixed wait of rule 19 for a process that can't be seen from here */
+#define GONE_MS 10000  /* how long an end may take that has begun: a large address space goes in seconds */
+#define UNSEEN_MS 1000 /* the fixed wait of rule 19 for a process that can't be seen from here */
 
 struct holder {
     int pid;
@@ -96,7 +96,8 @@ static int refuse_held(int fd, const char *path, char *why, size_t why_size)
     if (holder_read(fd, &h) && h.pid != 0)
         snprintf(why, why_size, "region '%s' is held by pid %d: stop that node, or choose another region", path, h.pid);
     else
-        snprintf(why, why_size, "region '%s' is held by a node that starts or stops: try again, or choose another region", path);
+        snprintf(why, why_size,
+                 "region '%s' is held by a node that starts or stops: try again, or choose another region", path);
     return -EBUSY;
 }
 
@@ -104,8 +105,8 @@ static int refuse_held(int fd, const char *path, char *why, size_t why_size)
 static bool still_there(int dir_fd, const char *name, int fd)
 {
     struct stat a, b;
-    return fstat(fd, &a) == 0 && fstatat(dir_fd, name, &b, AT_SYMLINK_NOFOLLOW) == 0 && a.st_ino == b.st_ino
-           && a.st_dev == b.st_dev && S_ISREG(a.st_mode);
+    return fstat(fd, &a) == 0 && fstatat(dir_fd, name, &b, AT_SYMLINK_NOFOLLOW) == 0 && a.st_ino == b.st_ino &&
+           a.st_dev == b.st_dev && S_ISREG(a.st_mode);
 }
 
 int region_lock(int dir_fd, const char *path, char *why, size_t why_size)
@@ -135,8 +136,8 @@ int region_lock(int dir_fd, const char *path, char *why, size_t why_size)
 
 int region_lock_stamp(int lock_fd, bool is_private)
 {
-    struct holder h = {.pid = getpid(), .start = process_start_time(getpid()), .pid_ns = own_pid_ns(),
-                       .is_private = is_private};
+    struct holder h = {
+        .pid = getpid(), .start = process_start_time(getpid()), .pid_ns = own_pid_ns(), .is_private = is_private};
     errno = 0;
     return holder_write(lock_fd, &h);
 }
@@ -200,16 +201,23 @@ static void look_for_client(void *arg, int at, const char *name)
     close(fd);
 }
 
-/* A client that lives waits for its node to come back: then nothing here is left over. */
-static bool is_leftover(int dir_fd, const struct holder *h, bool kept)
+/* From the file alone, before its lock is tried: a node that starts now must not find the lock of its region taken. */
+static bool may_be_leftover(int lock_fd, bool kept, struct holder *h)
 {
-    bool lives = false;
-    int pidfd = holder_pidfd(h);
-    if (pidfd >= 0) {
-        close(pidfd);
+    if (!holder_read(lock_fd, h) || (!h->is_private && (!kept || h->pid == 0)))
         return false;
-    }
-    if (!h->is_private && (!kept || h->pid == 0))
+    int pidfd = holder_pidfd(h);
+    if (pidfd >= 0)
+        close(pidfd);
+    return pidfd < 0;
+}
+
+/* Under its lock. A client that lives waits for its node to come back: then nothing here is left over. */
+static bool is_leftover(int dir_fd, int lock_fd, bool kept)
+{
+    struct holder h;
+    bool lives = false;
+    if (!still_there(dir_fd, "lock", lock_fd) || !may_be_leftover(lock_fd, kept, &h))
         return false;
     each_name(dir_fd, "clients", look_for_client, &lives);
     return !lives;
@@ -230,12 +238,12 @@ static void look_at_neighbour(void *arg, int at, const char *name)
     int dir = openat(at, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     if (dir < 0)
         return;
-    bool ours = fstat(dir, &st) == 0 && st.st_uid == geteuid() && (st.st_ino != s->own.st_ino || st.st_dev != s->own.st_dev);
+    bool ours =
+        fstat(dir, &st) == 0 && st.st_uid == geteuid() && (st.st_ino != s->own.st_ino || st.st_dev != s->own.st_dev);
     int lock = ours ? openat(dir, "lock", O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK) : -1;
-    if (lock >= 0 && lock_take(lock) && still_there(dir, "lock", lock) && holder_read(lock, &h)
-        && is_leftover(dir, &h, s->kept)) {
-        log_event(LOG_WARNING, "region '%s/%s' of a node that is dead (pid %d) is removed to have its space", s->parent, name,
-                  h.pid);
+    if (lock >= 0 && may_be_leftover(lock, s->kept, &h) && lock_take(lock) && is_leftover(dir, lock, s->kept)) {
+        log_event(LOG_WARNING, "region '%s/%s' of a node that is dead (pid %d) is removed to have its space", s->parent,
+                  name, h.pid);
         region_remove_clients(dir);
         region_remove_files(dir, true);
         unlinkat(at, name, AT_REMOVEDIR);

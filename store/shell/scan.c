@@ -136,9 +136,9 @@ static void bit_set(uint64_t *bits, uint32_t i)
     bits[i / 64] |= UINT64_C(1) << (i % 64);
 }
 
-/* The node stored RETIRED before; a client stores its entry before it loads the state word. With a full barrier between
- * either pair, the client sees RETIRED or the scan sees the entry (PROTOCOLS rule 2). A build for ThreadSanitizer, which
- * knows no fences, has sequentially consistent accesses throughout instead. */
+/* The node stored RETIRED before; a client stores its entry before it loads the state word. With a full barrier
+ * between either pair, the client sees RETIRED or the scan sees the entry (PROTOCOLS rule 2). A build for
+ * ThreadSanitizer, which knows no fences, has sequentially consistent accesses throughout instead. */
 static void scan_fence(void)
 {
 #if !BERTH_MAP_ONCE

@@ -1,7 +1,7 @@
 /* scan.h: reading clients' pin tables: which slots are pinned, how much, and the counters of local reads.
  *
- * A pin table is its client's to write, so the node reads it with pread, never through a mapping: a client may truncate its
- * file (PROTOCOLS rule 7). Every number found there is bounded before use.
+ * A pin table is its client's to write, so the node reads it with pread, never through a mapping: a client may truncate
+ * its file (PROTOCOLS rule 7). Every number found there is bounded before use.
  */
 #ifndef BERTH_SHELL_SCAN_H
 #define BERTH_SHELL_SCAN_H
@@ -32,8 +32,8 @@ struct lane_sums {
 
 int pin_table_open(struct pin_table *t, int fd, uint32_t acknowledged); /* takes fd; 0 or a negative errno */
 void pin_table_close(struct pin_table *t);
-/* Entries that may be in use, and a stretch of them (slot + 1, unchecked). pins_read returns how many it read; fewer than
- * asked where the file ends; a negative errno. */
+/* Entries that may be in use, and a stretch of them (slot + 1, unchecked). pins_read returns how many it read; fewer
+ * than asked where the file ends; a negative errno. */
 long pins_used(const struct pin_table *t);
 long pins_read(const struct pin_table *t, uint32_t first, uint32_t *out, uint32_t n);
 /* Adds the table's counters to sums. */

@@ -105,7 +105,8 @@ void server_look_soon(struct server *s)
     }
 }
 
-/* Files of the region that are gone from their directory: the node goes on with what it has mapped, and says so once. */
+/* Files of the region that are gone from their directory: the node goes on with what it has mapped, and says so
+ * once. */
 static void housekeeping_due(uv_timer_t *timer)
 {
     struct server *s = timer->data;
@@ -241,8 +242,8 @@ static void populated(void *arg, uint64_t done, uint64_t total)
               (unsigned long long)(total >> 20));
 }
 
-/* Five descriptors a session are more than the usual soft limit of 1,024 allows; the hard one is the administrator's. An
- * application's limits are its own. */
+/* Five descriptors a session are more than the usual soft limit of 1,024 allows; the hard one is the
+ * administrator's. An application's limits are its own. */
 static void raise_descriptors(const struct server *s)
 {
     struct rlimit l;
@@ -273,6 +274,8 @@ static void handle_close(uv_handle_t *h, void *arg)
 
 static void close_loop(struct server *s)
 {
+    for (struct hook *h = s->hooks; h; h = h->next)
+        watch_close(h->watch);
     uv_walk(&s->loop, handle_close, NULL);
     while (uv_run(&s->loop, UV_RUN_DEFAULT) != 0)
         continue;
@@ -396,6 +399,8 @@ int server_create(struct server **out, const struct settings *settings, char *wh
         server_destroy(s);
         return error;
     }
+    log_event(LOG_INFO, "region '%s', start %llu: %s", s->region.path, (unsigned long long)s->region.incarnation,
+              s->region.began);
     *out = s;
     return 0;
 
@@ -411,7 +416,6 @@ free_server:
 
 int server_run(struct server *s)
 {
-    log_event(LOG_DEBUG, "the node serves '%s'", s->region.path);
     loop_run(s);
     return s->commit_error;
 }

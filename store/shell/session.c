@@ -99,8 +99,8 @@ struct session *sessions_find(struct server *s, uint64_t id)
     return s->sessions[at];
 }
 
-/* Another process (a child that was forked at a bad moment) still has the file: it is unlinked when that has gone, or at the
- * next start. */
+/* Another process (a child that was forked at a bad moment) still has the file: it is unlinked when that has gone,
+ * or at the next start. */
 static void leftover_keep(struct server *s, struct session *c)
 {
     if (s->n_leftovers == LEFTOVERS_MAX)
@@ -203,8 +203,8 @@ static uint32_t padded(uint32_t n)
     return (n + RING_ALIGN - 1) & ~(RING_ALIGN - 1);
 }
 
-/* Whether a reply of up to n bytes fits beside all that is owed, with the pad that the largest of them may need where the
- * ring wraps. -EPROTO: the client's index is impossible. */
+/* Whether a reply of up to n bytes fits beside all that is owed, with the pad that the largest of them may need
+ * where the ring wraps. -EPROTO: the client's index is impossible. */
 static int reply_fits(const struct session *c, uint32_t n)
 {
     uint64_t used = c->replies.mine - atomic_load_explicit(c->replies.head, memory_order_acquire);
@@ -240,8 +240,8 @@ static bool owed_settle(struct session *c, uint64_t id)
     return true;
 }
 
-/* Whether the pending message can be handed over now: 1, 0, -EPROTO. Of two ids that are OWED_SLOTS apart the second waits
- * until the first is answered. */
+/* Whether the pending message can be handed over now: 1, 0, -EPROTO. Of two ids that are OWED_SLOTS apart the second
+ * waits until the first is answered. */
 static int pending_can_go(struct session *c)
 {
     const struct msg_head *m = (const struct msg_head *)c->message;

@@ -16,8 +16,8 @@ void session_unmake(struct session *c);
 /* Into the list; -EUSERS if it is full. */
 int sessions_insert(struct session *c);
 struct session *sessions_find(struct server *s, uint64_t id);
-/* Off the list: closes everything and, as soon as nobody holds the pin file's lock any more, unlinks it. Its memory stays
- * until sessions_free, because a message of its own may have led here. */
+/* Off the list: closes everything and, as soon as nobody holds the pin file's lock any more, unlinks it. Its memory
+ * stays until sessions_free, because a message of its own may have led here. */
 void session_close(struct session *c, bool remove_file);
 void sessions_free(struct server *s);
 

@@ -32,7 +32,7 @@ const struct setting settings_table[] = {
     [SET_LOG_LEVEL] = {"log-level", "error|warning|info|debug", "info", "how much is logged"},
 };
 const unsigned settings_count = sizeof settings_table / sizeof *settings_table;
-_Static_assert(SETTINGS <= sizeof ((struct settings *)0)->source / sizeof ((struct settings *)0)->source[0], "source");
+_Static_assert(SETTINGS <= sizeof((struct settings *)0)->source / sizeof((struct settings *)0)->source[0], "source");
 
 static void default_socket(struct settings *s)
 {
@@ -139,8 +139,8 @@ static int refuse(char *why, size_t size, const char *format, const char *foreig
     return -EINVAL;
 }
 
-int settings_namespace(struct settings *s, const char *name, const char *key, const char *value, const char *where, char *why,
-                       size_t why_size)
+int settings_namespace(struct settings *s, const char *name, const char *key, const char *value, const char *where,
+                       char *why, size_t why_size)
 {
     (void)where; /* the caller names it */
     if (!name_is_valid(name))

@@ -165,7 +165,8 @@ static bool is_loopback(const char *text)
         return true;
     unsigned a, b, c;
     int end = 0;
-    return sscanf(text, "127.%3u.%3u.%3u%n", &a, &b, &c, &end) == 3 && (size_t)end == n && a < 256 && b < 256 && c < 256;
+    return sscanf(text, "127.%3u.%3u.%3u%n", &a, &b, &c, &end) == 3 && (size_t)end == n && a < 256 && b < 256 &&
+           c < 256;
 }
 
 static int parse_metrics(const char *text, char *out, size_t size)

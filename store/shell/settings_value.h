@@ -5,26 +5,26 @@
 #include "store/shell/settings.h"
 
 enum setting_index { /* order of settings_table */
-    SET_REGION,
-    SET_SOCKET,
-    SET_METRICS,
-    SET_POLICY,
-    SET_POOL,
-    SET_MR_SIZE,
-    SET_INDEX_SIZE,
-    SET_MAX_OBJECTS,
-    SET_HIGH,
-    SET_LOW,
-    SET_DRAFT_QUOTA,
-    SET_PIN_QUOTA,
-    SET_CLASS,
-    SET_LOCK,
-    SET_THREADS,
-    SET_SPIN,
-    SET_MODE,
-    SET_QUARANTINE,
-    SET_LOG_LEVEL,
-    SETTINGS
+                     SET_REGION,
+                     SET_SOCKET,
+                     SET_METRICS,
+                     SET_POLICY,
+                     SET_POOL,
+                     SET_MR_SIZE,
+                     SET_INDEX_SIZE,
+                     SET_MAX_OBJECTS,
+                     SET_HIGH,
+                     SET_LOW,
+                     SET_DRAFT_QUOTA,
+                     SET_PIN_QUOTA,
+                     SET_CLASS,
+                     SET_LOCK,
+                     SET_THREADS,
+                     SET_SPIN,
+                     SET_MODE,
+                     SET_QUARANTINE,
+                     SET_LOG_LEVEL,
+                     SETTINGS
 };
 
 /* Stores the value into its field; shares of the pool are only checked. 0, -EINVAL (not a value), -ERANGE. */

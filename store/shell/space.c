@@ -166,7 +166,8 @@ static bool may_lock(uint64_t bytes, uint64_t *limit)
     struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
     struct __user_cap_data_struct data[2] = {{0}};
     *limit = l.rlim_cur;
-    return syscall(SYS_capget, &head, data) == 0 && (data[CAP_TO_INDEX(CAP_IPC_LOCK)].effective & CAP_TO_MASK(CAP_IPC_LOCK));
+    return syscall(SYS_capget, &head, data) == 0 &&
+           (data[CAP_TO_INDEX(CAP_IPC_LOCK)].effective & CAP_TO_MASK(CAP_IPC_LOCK));
 }
 
 static int check_file_system(const struct space_need *n, char *why, size_t why_size)
@@ -180,8 +181,10 @@ static int check_file_system(const struct space_need *n, char *why, size_t why_s
     char need[32], there[32];
     amount(n->bytes, need);
     amount(left, there);
-    snprintf(why, why_size, "the region needs %s, %s free at '%s': make the pool smaller (--pool), or the file system larger "
-             "(mount -o remount,size=..; in a container --shm-size), or remove files there", need, there, n->path);
+    snprintf(why, why_size,
+             "the region needs %s, %s free at '%s': make the pool smaller (--pool), or the file system larger "
+             "(mount -o remount,size=..; in a container --shm-size), or remove files there",
+             need, there, n->path);
     return -ENOSPC;
 }
 
@@ -195,14 +198,18 @@ static int check_memory(const struct space_need *n, char *why, size_t why_size)
     amount(n->bytes, need);
     if (space_cgroup(n->root, &left, where, sizeof where) && left < n->bytes) {
         amount(left, there);
-        snprintf(why, why_size, "the region needs %s, the cgroup leaves %s ('%s'): raise its limit, or make the pool smaller "
-                 "(--pool)", need, there, where);
+        snprintf(why, why_size,
+                 "the region needs %s, the cgroup leaves %s ('%s'): raise its limit, or make the pool smaller "
+                 "(--pool)",
+                 need, there, where);
         return -ENOMEM;
     }
     if (space_memory(n->root, &left) && left < n->bytes) {
         amount(left, there);
-        snprintf(why, why_size, "the region needs %s, %s of memory are available ('/proc/meminfo'): make the pool smaller "
-                 "(--pool), or end what uses memory", need, there);
+        snprintf(why, why_size,
+                 "the region needs %s, %s of memory are available ('/proc/meminfo'): make the pool smaller "
+                 "(--pool), or end what uses memory",
+                 need, there);
         return -ENOMEM;
     }
     return 0;
@@ -216,8 +223,10 @@ static int check_memlock(const struct space_need *n, char *why, size_t why_size)
     char need[32], there[32];
     amount(n->lock_bytes, need);
     amount(limit, there);
-    snprintf(why, why_size, "lock=required needs %s locked, the memlock limit is %s: raise it (LimitMEMLOCK=infinity, ulimit -l "
-             "unlimited), or give CAP_IPC_LOCK", need, there);
+    snprintf(why, why_size,
+             "lock=required needs %s locked, the memlock limit is %s: raise it (LimitMEMLOCK=infinity, ulimit -l "
+             "unlimited), or give CAP_IPC_LOCK",
+             need, there);
     return -EPERM;
 }
 

@@ -1,6 +1,6 @@
-/* space.h: whether what a region is about to allocate can be had, before anything is allocated: file system, memory, the
- * process's cgroup with its ancestors (v1 and v2), memlock. A tmpfs that is too small is an error here, not a SIGBUS later;
- * a cgroup that is too small is an error here, not the kernel's OOM killer.
+/* space.h: whether what a region is about to allocate can be had, before anything is allocated: file system, memory,
+ * the process's cgroup with its ancestors (v1 and v2), memlock. A tmpfs that is too small is an error here, not a
+ * SIGBUS later; a cgroup that is too small is an error here, not the kernel's OOM killer.
  */
 #ifndef BERTH_SHELL_SPACE_H
 #define BERTH_SHELL_SPACE_H
@@ -10,19 +10,20 @@
 #include <stdbool.h>
 
 struct space_need {
-    const char *path;  /* of the region, for sentences */
-    int dir_fd;        /* on its file system */
-    uint64_t bytes;    /* to be allocated, beyond what is allocated already */
+    const char *path;    /* of the region, for sentences */
+    int dir_fd;          /* on its file system */
+    uint64_t bytes;      /* to be allocated, beyond what is allocated already */
     uint64_t lock_bytes; /* to be locked where that is required */
     enum mem_lock lock;
-    const char *root;  /* "" : where /proc and /sys/fs/cgroup are; tests have their own */
+    const char *root; /* "" : where /proc and /sys/fs/cgroup are; tests have their own */
 };
 
-/* 0; -ENOSPC (file system), -ENOMEM (memory, cgroup), -EPERM (memlock): why[] says what is needed, what there is, where, and
- * what to do. What can't be read limits nothing. */
+/* 0; -ENOSPC (file system), -ENOMEM (memory, cgroup), -EPERM (memlock): why[] says what is needed, what there is,
+ * where, and what to do. What can't be read limits nothing. */
 int space_check(const struct space_need *n, char *why, size_t why_size);
 
-/* Bytes that a process's memory cgroups leave, page cache counted as free; false: no limit. where[] names the tightest. */
+/* Bytes that a process's memory cgroups leave, page cache counted as free; false: no limit. where[] names the
+ * tightest. */
 bool space_cgroup(const char *root, uint64_t *left, char *where, size_t where_size);
 /* MemAvailable; false if it can't be read. */
 bool space_memory(const char *root, uint64_t *left);

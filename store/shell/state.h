@@ -1,5 +1,5 @@
-/* state.h: what the files of the shell share: the server and its sessions. Everything here belongs to the node's thread,
- * but for what is named atomic or guarded.
+/* state.h: what the files of the shell share: the server and its sessions. Everything here belongs to the node's
+ * thread, but for what is named atomic or guarded.
  */
 #ifndef BERTH_SHELL_STATE_H
 #define BERTH_SHELL_STATE_H

@@ -2,7 +2,8 @@
 set -euo pipefail
 directory=$(mktemp -d)
 trap 'rm -rf "$directory"' EXIT
-tr '\n' ' ' <store/berth.h | grep -oE 'BERTH_API [^;(]*\(' | sed -E 's/.*[ *](berth_[a-z_]+)\($/\1/' | sort >"$directory/declared"
+grep -v '^#' store/berth.h | tr '\n' ' ' | grep -oE 'BERTH_API [^;(]*\(' | sed -E 's/.*[ *](berth_[a-z_]+)\($/\1/' |
+    sort >"$directory/declared"
 [ "$(wc -l <"$directory/declared")" -ge 20 ] || { echo "only these were understood:"; cat "$directory/declared"; exit 1; }
 
 sed 's/$/@@BERTH_0/' "$directory/declared" >"$directory/versioned"

@@ -13,6 +13,9 @@ scratch=$(mktemp -d /dev/shm/berth-cli.XXXXXX)
 daemons=()
 failures=0
 checks=0
+jsons=0
+ran=
+mkdir "$scratch/json"
 
 cleanup()
 {
@@ -46,6 +49,7 @@ run()
 {
     local want=$1 got
     shift
+    ran=$*
     "$@" >"$scratch/out" 2>"$scratch/err" </dev/null
     got=$?
     check "exit code $got, not $want, of: $*" test "$got" -eq "$want"
@@ -56,13 +60,37 @@ berth()
     "$bin/berth" "$@"
 }
 
-# The last run's stdout is one JSON document of this schema, d, for which a Python expression holds.
+# The last run's stdout is one JSON document of this schema, d, for which a Python expression holds. All are evaluated by
+# one interpreter, at the end.
 json()
 {
-    check "JSON: $1" python3 -c '
-import json, sys
-d = json.load(open(sys.argv[1]))
-sys.exit(0 if d["schema"] == 1 and eval(sys.argv[2]) else 1)' "$scratch/out" "$1"
+    checks=$((checks + 1))
+    jsons=$((jsons + 1))
+    cp "$scratch/out" "$scratch/json/$jsons.out"
+    printf '%s' "$1" >"$scratch/json/$jsons.expression"
+    printf 'line %s: %s' "${BASH_LINENO[*]}" "$ran" >"$scratch/json/$jsons.name"
+}
+
+evaluate_json()
+{
+    python3 - "$scratch/json" "$jsons" <<'PYTHON'
+import json, pathlib, sys
+
+failed = 0
+for i in range(1, int(sys.argv[2]) + 1):
+    path = pathlib.Path(sys.argv[1]) / str(i)
+    out, expression, name = (path.with_suffix(s).read_text() for s in (".out", ".expression", ".name"))
+    try:
+        d = json.loads(out)
+        good = d["schema"] == 1 and eval(expression)
+    except Exception as e:
+        good, name = False, f"{name}: {e!r}"
+    if not good:
+        failed += 1
+        print(f"FAILED: JSON: {name}: {expression}\n    {out[:600]}")
+sys.exit(min(failed, 100))
+PYTHON
+    failures=$((failures + $?))
 }
 
 # The last run failed as code and name say, for people and for programs.
@@ -128,13 +156,16 @@ stop_berthd()
     check "clean stop" test $? -eq 0
 }
 
-as_nobody()
+# Another user can't reach a build below somebody's home directory: the program is started through a descriptor.
+exec 9<"$bin/berth"
+berth_as_nobody()
 {
-    setpriv --reuid=65534 --regid=65534 --clear-groups "$@"
+    setpriv --reuid=65534 --regid=65534 --clear-groups /proc/self/fd/9 "$@"
 }
 
 finish()
 {
+    evaluate_json
     echo "$checks checks, $failures failed"
     [[ $failures -eq 0 ]] || exit 1
     exit 0

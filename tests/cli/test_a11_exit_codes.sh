@@ -15,11 +15,11 @@ each()
     for command in "${commands[@]}"; do
         command=${command/FILE/$scratch/in}
         # shellcheck disable=SC2086
-        run "$code" "${as[@]}" "$bin/berth" --json "$@" ${command/OUT/$scratch/got}
+        run "$code" $program --json "$@" ${command/OUT/$scratch/got}
         failed_as "$code" "$name"
     done
 }
-as=()
+program=berth
 
 # Daemon down: no socket, and one that nobody listens on.
 each 4 BERTH_ENODE -n "unix:$scratch/nobody" -t 2s
@@ -41,15 +41,14 @@ read -r <"$scratch/other.ready"
 each 4 BERTH_ENODE -n "unix:$scratch/other" -t 2s
 each 2 EINVAL -n "nonsense:x"
 
-start_berthd node
+start_berthd node --high 100% --low 99%
 if [[ $(id -u) -eq 0 ]]; then
     chmod 711 "$scratch"
     chmod 711 "$node_dir"
     chmod 644 "$scratch/in"
-    as=(setpriv --reuid=65534 --regid=65534 --clear-groups)
+    program=berth_as_nobody
     # The socket is there and says no: by its mode.
     each 5 EACCES
-    as=()
 fi
 
 # Commands and arguments that are none.
@@ -122,7 +121,6 @@ json "d['differences'] == 0"
 
 # The daemon goes away and a stopped one does not answer: bounded, and told apart from a refusal.
 kill -STOP "$pid"
-as=()
 run 4 berth --json -t 500ms put late "$scratch/in"
 err_is_message
 kill -CONT "$pid"

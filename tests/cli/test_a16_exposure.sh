@@ -57,7 +57,7 @@ if [[ $(id -u) -eq 0 ]]; then
     chmod 711 "$scratch" "$node_dir"
     for command in 'ls' 'get k' 'rm k' 'hold k --label x' 'pins' 'pins --revoke k' 'status' 'check' "put other $scratch/in"; do
         # shellcheck disable=SC2086
-        run 5 as_nobody "$bin/berth" $command
+        run 5 berth_as_nobody $command
         err_is_message
     done
     run 0 berth ls
@@ -114,8 +114,11 @@ run 0 http GET /metrics
 check "served" grep -q '^200 ' "$scratch/out"
 if [[ $(id -u) -eq 0 ]]; then
     chmod 711 "$node_dir"
-    run 1 as_nobody python3 -c '
-import socket, sys
+    run 1 python3 -c '
+import os, socket, sys
+os.setgroups([])
+os.setgid(65534)
+os.setuid(65534)
 try:
     socket.socket(socket.AF_UNIX).connect(sys.argv[1])
 except PermissionError:

@@ -37,6 +37,8 @@ check "no message in the pipe" test "$("$bin/berth" get file 2>&1 | wc -c)" -eq 
 run 0 berth -N other put file "$scratch/empty"
 run 0 berth ls -N other --json
 json "[e['key'] for e in d['entries']] == ['file'] and d['entries'][0]['size'] == 0"
+run 3 berth ls -N typo --json
+failed_as 3 ENOENT
 run 0 berth ls --limit 2
 check "limit" test "$(wc -l <"$scratch/out")" -eq 2
 run 0 berth ls -l file

@@ -8,8 +8,7 @@
  * new one ready at once; SAME_GROUP never returns a mixture.
  *
  * Broken twins: LEADERFIRST (the leader flips before the members are projected), RETIREFIRST (old versions retire before the
- * flip), LINKFIRST (links go before the flip), READYFIRST (a member is READY before it has its link), NOCOMPARE
- * (SAME_GROUP without the comparison).
+ * flip), LINKFIRST (links go before the flip), NOCOMPARE (SAME_GROUP without the comparison).
  */
 #define WRITING 1
 #define READY 2
@@ -27,10 +26,10 @@ byte tag[4];    /* of the seal that made the slot's object */
 byte crashes;
 
 /* One try to get key k: a slot, or NONE: not now. Under a pin: slots are not used again here, that is pin.pml's matter. */
-inline try(k, out, retired)
+inline try(wanted, out, gone)
 {
-    out = lookup[k];
-    retired = false;
+    out = lookup[wanted];
+    gone = false;
     if
     :: state[out] == READY ->
         l = link[out];
@@ -42,17 +41,18 @@ inline try(k, out, retired)
             :: else -> if :: link[out] == 0 -> skip :: else -> out = NONE fi
             fi
         fi
-    :: state[out] == RETIRED -> out = NONE; retired = true
+    :: state[out] == RETIRED -> out = NONE; gone = true
     :: state[out] == WRITING -> out = NONE
     fi
 }
 
 /* Gets both keys, one after the other, in either order. */
-proctype one_by_one(byte k)
+proctype one_by_one()
 {
-    byte l, first = NONE, second = NONE;
+    byte k, l, first = NONE, second = NONE;
     bool retired, must = false;
 
+    if :: k = 0 :: k = 1 fi;
     do
     :: first == NONE ->
         must = retired;
@@ -100,13 +100,8 @@ inline retire()
 /* Committed before: from here on a crash only delays it. */
 inline publish()
 {
-#ifdef READYFIRST
-    state[MEMBER] = READY;
-    link[MEMBER] = LEADER + 1;
-#else
     link[MEMBER] = LEADER + 1;
     state[MEMBER] = READY;
-#endif
 #ifdef LEADERFIRST
     flip();
 #endif
@@ -161,8 +156,7 @@ init
         tag[LEADER] = 2;
         tag[MEMBER] = 2;
         lookup[1] = 1;
-        run one_by_one(0);
-        run one_by_one(1);
+        run one_by_one();
         run same_group();
         run crash();
         run daemon()

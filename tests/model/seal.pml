@@ -37,6 +37,8 @@ byte known_gen[2];
 byte flying = NONE;        /* the daemon: client whose seal is being committed */
 bool committed[16];        /* ghost: every (slot, generation) that ever was in the index */
 byte removes, crashes;
+byte done;                 /* ghost: clients that had all their answers */
+#define KNOWN(s) (known_slot[owner[s]] == s && known_gen[owner[s]] == GEN(word[s]))
 #define TOKEN(s, g) ((s) * GENS + (g))
 
 inline answer(c, what)
@@ -49,9 +51,9 @@ inline ask(c, what, s, g)
     d_step { asked_slot[c] = s; asked_gen[c] = g; request[c] = what }
 }
 
-proctype client(byte c)
+proctype client(byte c; byte drafts)
 {
-    byte drafts = 2, old_slot = NONE, old_gen;
+    byte old_slot = NONE, old_gen;
 
     do
     :: d_step { drafts > 0 -> drafts-- };
@@ -83,28 +85,24 @@ proctype client(byte c)
         }
 late:
         skip
-    :: d_step { old_slot != NONE && drafts < 2 -> asked_slot[c] = old_slot; asked_gen[c] = old_gen;
+    :: d_step { old_slot != NONE -> asked_slot[c] = old_slot; asked_gen[c] = old_gen;
                 old_slot = NONE; request[c] = seal };
         /* a thread that comes late with a token that is used up, while the next draft may lie in its slot */
         atomic { reply[c] != nothing -> reply[c] = nothing }
     :: drafts == 0 -> break
-    od
+    od;
+    done++
 }
 
 /* A reader without a lock: what it may see is in the index. */
 proctype reader()
 {
-    byte s, w;
+    byte s;
 
-    do
-    :: lookup != 0 ->
-        atomic { lookup != 0 -> s = lookup - 1; w = word[s] };
-        if
-        :: STATE(w) == READY -> assert(committed[TOKEN(s, GEN(w))]); break
-        :: else -> skip
-        fi
-    :: timeout -> break
-    od
+    if
+    :: atomic { lookup != 0 && STATE(word[lookup - 1]) == READY -> s = lookup - 1; assert(committed[TOKEN(s, GEN(word[s]))]) }
+    :: timeout
+    fi
 }
 
 inline release(s)
@@ -157,11 +155,11 @@ inline do_seal(c)
     :: VALID(c) && record == NONE ->
         flying = c;
 #ifdef ANSWERFIRST
-        answer(c, ok)
+        answer(c, ok);
 #endif
 #ifdef PROJECTFIRST
         word[asked_slot[c]] = WORD(asked_gen[c], READY);
-        lookup = asked_slot[c] + 1
+        lookup = asked_slot[c] + 1;
 #endif
         skip
 #ifdef AGAINBLIND
@@ -205,19 +203,19 @@ inline recover()
 {
     s = 0;
     do
-    :: d_step {
-            s < SLOTS ->
+    :: s < SLOTS ->
+        d_step {
             if
             :: record == s && record_gen == GEN(word[s]) -> word[s] = WORD(record_gen, READY)
             :: (record != s || record_gen != GEN(word[s])) && STATE(word[s]) == READY -> release(s)
-            :: (record != s || record_gen != GEN(word[s])) && STATE(word[s]) == WRITING
-                    && (known_slot[owner[s]] != s || known_gen[owner[s]] != GEN(word[s])) -> release(s)
+            :: (record != s || record_gen != GEN(word[s])) && STATE(word[s]) == WRITING && !KNOWN(s) -> release(s)
             :: else -> skip
             fi;
             s++
         }
     :: else -> break
     od;
+    skip;
     d_step {
         if :: record == NONE -> lookup = 0 :: else -> lookup = record + 1 fi;
         again[0] = request[0] != nothing;
@@ -231,7 +229,6 @@ proctype daemon()
 
     do
     :: {
-            end:
             do
             :: request[0] == create -> do_create(0)
             :: request[1] == create -> do_create(1)
@@ -260,10 +257,11 @@ proctype crash()
 init
 {
     atomic {
-        run client(0);
-        run client(1);
+        run client(0, 2);
+        run client(1, 1);
         run reader();
         run crash();
         run daemon()
-    }
+    };
+    timeout -> assert(done == 2) /* nobody waits for an answer that never comes */
 }

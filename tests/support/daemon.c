@@ -55,6 +55,8 @@ static void run(const struct daemon *d, int log)
     }
     snprintf(path, sizeof path, "%s/berthd", bin ? bin : "build/release/bin");
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    unsetenv("BERTH_BIN"); /* berthd refuses variables that it does not know */
+    unsetenv("BERTH_SOURCE");
     dup2(log, 2);
     clean_environment();
     execv(path, (char *const *)argv);

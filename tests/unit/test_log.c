@@ -109,8 +109,8 @@ static void one_line(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(escapes),        cmocka_unit_test(cut_before_what_does_not_fit),
-        cmocka_unit_test(unescapes),      cmocka_unit_test(there_and_back),
+        cmocka_unit_test(escapes),   cmocka_unit_test(cut_before_what_does_not_fit),
+        cmocka_unit_test(unescapes), cmocka_unit_test(there_and_back),
         cmocka_unit_test(one_line),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

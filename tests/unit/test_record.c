@@ -66,9 +66,21 @@ static void test_layout(void **unused)
 {
     (void)unused;
     uint8_t b[RECORD_MAX];
-    struct record r = {.counter = 1, .created_us = 2, .checksum = 3, .lineage = 4, .parent = 5, .generation = 0x060708,
-                       .slot = 7, .size = 0x01020304, .ttl_s = 9, .region = 0x0a0b, .priority = 11, .segment = 12,
-                       .tier = 2, .ready = true, .n_holds = 1};
+    struct record r = {.counter = 1,
+                       .created_us = 2,
+                       .checksum = 3,
+                       .lineage = 4,
+                       .parent = 5,
+                       .generation = 0x060708,
+                       .slot = 7,
+                       .size = 0x01020304,
+                       .ttl_s = 9,
+                       .region = 0x0a0b,
+                       .priority = 11,
+                       .segment = 12,
+                       .tier = 2,
+                       .ready = true,
+                       .n_holds = 1};
     r.holds[0] = (struct hold){.expiry = 13, .label_size = 2, .label = "ab"};
     assert_int_equal(record_encode(b, &r), RECORD_FIXED + 11);
     assert_int_equal(b[0], 1);
@@ -78,7 +90,10 @@ static void test_layout(void **unused)
     assert_int_equal(b[32], 5);
     assert_memory_equal(b + 40, "\x08\x07\x06\0\0\0\0\x05", 8);
     assert_int_equal(b[48], 7);
-    assert_memory_equal(b + 52, "\x04\x03\x02\x01\x0b\x0a\x0b\x0c\x09\0\0\0\x0d\0\0\0\0\0\0\0\x02" "ab", 23);
+    assert_memory_equal(b + 52,
+                        "\x04\x03\x02\x01\x0b\x0a\x0b\x0c\x09\0\0\0\x0d\0\0\0\0\0\0\0\x02"
+                        "ab",
+                        23);
     struct record out;
     assert_int_equal(record_decode(b, RECORD_FIXED + 11, &out), 0);
     assert_true(out.counter == 1 && out.created_us == 2 && out.checksum == 3 && out.lineage == 4 && out.parent == 5);
@@ -135,13 +150,13 @@ static void damaged(uint32_t at, uint8_t value, unsigned holds)
 static void test_damaged(void **unused)
 {
     (void)unused;
-    damaged(47, 0x10, 0);              /* unknown flag */
+    damaged(47, 0x10, 0); /* unknown flag */
     damaged(47, 0x80, 0);
-    damaged(47, 4 << 1, 0);            /* a tier that no header can name */
-    damaged(55, 0x80, 0);              /* larger than any object */
-    damaged(59, 64, 0);                /* segment */
-    damaged(RECORD_FIXED + 8, 0, 1);   /* hold without a label */
-    damaged(RECORD_FIXED + 8, 64, 1);  /* label beyond its end */
+    damaged(47, 4 << 1, 0);             /* a tier that no header can name */
+    damaged(55, 0x80, 0);               /* larger than any object */
+    damaged(59, 64, 0);                 /* segment */
+    damaged(RECORD_FIXED + 8, 0, 1);    /* hold without a label */
+    damaged(RECORD_FIXED + 8, 64, 1);   /* label beyond its end */
     damaged(RECORD_FIXED + 7, 0xff, 1); /* no time */
     uint8_t b[RECORD_MAX + 10];
     struct record r = random_record(0);
@@ -196,7 +211,7 @@ int main(void)
     seed = state = given ? strtoull(given, NULL, 0) : (uint64_t)time(NULL);
     printf("seed %llu\n", (unsigned long long)seed);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_round_trip), cmocka_unit_test(test_layout), cmocka_unit_test(test_largest),
+        cmocka_unit_test(test_round_trip), cmocka_unit_test(test_layout),  cmocka_unit_test(test_largest),
         cmocka_unit_test(test_cut_short),  cmocka_unit_test(test_damaged), cmocka_unit_test(test_noise),
         cmocka_unit_test(test_key),
     };

@@ -1,5 +1,5 @@
-/* test_settings.c: case A12 (sizes mean the same wherever they are written), precedence, every setting's bad values, and
- * that what is shown can be read back. */
+/* test_settings.c: case A12 (sizes mean the same wherever they are written), precedence, every setting's bad values,
+ * and that what is shown can be read back. */
 #include "store/berth.h"
 #include "store/shell/settings.h"
 
@@ -29,10 +29,24 @@ static void a12_size_units(void **unused)
         const char *text;
         uint64_t bytes; /* 0: refused */
     } cases[] = {
-        {"64M", 64u << 20}, {"64MB", 64000000},  {"64MiB", 64u << 20}, {"64mb", 64000000}, {"64 MiB", 64u << 20},
-        {"0.5G", 1u << 29}, {"1e9", 1000000000}, {"1024", 1024},       {"", 0},            {"MB", 0},
-        {"-1G", 0},         {"10X", 0},          {"0", 0},             {"0x10", 0},        {"1.5", 0},
-        {"99999999T", 0},   {"64M ", 0},         {"1 2M", 0},
+        {"64M", 64u << 20},
+        {"64MB", 64000000},
+        {"64MiB", 64u << 20},
+        {"64mb", 64000000},
+        {"64 MiB", 64u << 20},
+        {"0.5G", 1u << 29},
+        {"1e9", 1000000000},
+        {"1024", 1024},
+        {"", 0},
+        {"MB", 0},
+        {"-1G", 0},
+        {"10X", 0},
+        {"0", 0},
+        {"0x10", 0},
+        {"1.5", 0},
+        {"99999999T", 0},
+        {"64M ", 0},
+        {"1 2M", 0},
     };
     static const enum setting_origin origins[] = {ORIGIN_FILE, ORIGIN_ENVIRONMENT, ORIGIN_URL, ORIGIN_FLAG};
     for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -97,15 +111,41 @@ static void bad_values(void **unused)
 {
     (void)unused;
     static const char *const bad[][2] = {
-        {"region", ""},         {"socket", ""},          {"metrics", "0.0.0.0:9100"}, {"metrics", ":9100"},
-        {"metrics", "on"},      {"metrics", "10.0.0.1:1"}, {"metrics", "127.0.0.1"}, {"metrics", "127.0.0.1:70000"},
-        {"metrics", "unix:"},   {"metrics", "127.0.0.1.evil.org:80"}, {"policy", "fifo"}, {"pool", "17T"},
-        {"index-size", "4K"},   {"max-objects", "0"},    {"max-objects", "1K"},       {"max-objects", "4294967295"},
-        {"high", "0"},          {"high", "101%"},        {"high", "%"},               {"high", "-5%"},
-        {"low", "5%%"},         {"draft-quota", "half"}, {"pin-quota", "-1"},         {"lock", "yes"},
-        {"threads", "65"},      {"threads", ""},         {"spin-us", "1ms"},          {"mode", "0777"},
-        {"mode", "0666"},       {"quarantine", "1"},     {"quarantine", "1d"},        {"quarantine", "25h"},
-        {"quarantine", ""},     {"quarantine", "-1s"},   {"log-level", "trace"},
+        {"region", ""},
+        {"socket", ""},
+        {"metrics", "0.0.0.0:9100"},
+        {"metrics", ":9100"},
+        {"metrics", "on"},
+        {"metrics", "10.0.0.1:1"},
+        {"metrics", "127.0.0.1"},
+        {"metrics", "127.0.0.1:70000"},
+        {"metrics", "unix:"},
+        {"metrics", "127.0.0.1.evil.org:80"},
+        {"policy", "fifo"},
+        {"pool", "17T"},
+        {"index-size", "4K"},
+        {"max-objects", "0"},
+        {"max-objects", "1K"},
+        {"max-objects", "4294967295"},
+        {"high", "0"},
+        {"high", "101%"},
+        {"high", "%"},
+        {"high", "-5%"},
+        {"low", "5%%"},
+        {"draft-quota", "half"},
+        {"pin-quota", "-1"},
+        {"lock", "yes"},
+        {"threads", "65"},
+        {"threads", ""},
+        {"spin-us", "1ms"},
+        {"mode", "0777"},
+        {"mode", "0666"},
+        {"quarantine", "1"},
+        {"quarantine", "1d"},
+        {"quarantine", "25h"},
+        {"quarantine", ""},
+        {"quarantine", "-1s"},
+        {"log-level", "trace"},
     };
     settings_init(&s);
     for (unsigned i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -250,9 +290,11 @@ static void namespaces(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a12_size_units),  cmocka_unit_test(later_origins_win), cmocka_unit_test(classes_are_a_list),
-        cmocka_unit_test(bad_values),      cmocka_unit_test(good_values),       cmocka_unit_test(finish_resolves),
-        cmocka_unit_test(shown_reads_back), cmocka_unit_test(defaults_are_as_documented), cmocka_unit_test(namespaces),
+        cmocka_unit_test(a12_size_units),     cmocka_unit_test(later_origins_win),
+        cmocka_unit_test(classes_are_a_list), cmocka_unit_test(bad_values),
+        cmocka_unit_test(good_values),        cmocka_unit_test(finish_resolves),
+        cmocka_unit_test(shown_reads_back),   cmocka_unit_test(defaults_are_as_documented),
+        cmocka_unit_test(namespaces),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

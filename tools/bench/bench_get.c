@@ -34,15 +34,10 @@ static int run_pairs(struct reader *ours, struct reader *base, const struct get_
     ours->stat = (struct bench_stat){0};
     slices = slices < 3 ? 3 : slices > BENCH_SLICES ? BENCH_SLICES : slices;
     for (p->n = 0; p->n < slices && !ours->error && !base->error; p->n++) {
-        int64_t ns = ours->ns, base_ns = base->ns;
-        uint64_t ops = ours->ops, base_ops = base->ops;
-
         base->at = ours->at;
-        reader_slice(base, reader_unpinned, BENCH_BATCH, BENCH_BATCH, SLICE_NS);
+        p->base_ns[p->n] = reader_slice(base, reader_unpinned, BENCH_BATCH, BENCH_BATCH, SLICE_NS);
         ours->at = base->at;
-        reader_slice(ours, c->op, c->n, c->timed, SLICE_NS);
-        p->base_ns[p->n] = (double)(base->ns - base_ns) / (double)(base->ops - base_ops);
-        p->ratio[p->n] = (double)(ours->ns - ns) / (double)(ours->ops - ops) / p->base_ns[p->n];
+        p->ratio[p->n] = reader_slice(ours, c->op, c->n, c->timed, SLICE_NS) / p->base_ns[p->n];
     }
     return ours->error ? ours->error : base->error;
 }
@@ -94,6 +89,7 @@ struct crew {
 struct member {
     struct crew *crew;
     struct reader reader;
+    double key_ns;
     unsigned index;
     pthread_t thread;
 };
@@ -110,26 +106,22 @@ static void *member_run(void *arg)
         if (crew->over)
             return NULL;
         if (m->index < crew->active)
-            reader_slice(&m->reader, crew->c->op, crew->c->n, crew->c->timed, SLICE_NS);
+            m->key_ns = reader_slice(&m->reader, crew->c->op, crew->c->n, crew->c->timed, SLICE_NS);
         pthread_barrier_wait(&crew->end);
     }
 }
 
 /* Keys a second of a slice with so many threads. */
-static double crew_slice(struct crew *crew, struct member *members, unsigned n, unsigned active)
+static double crew_slice(struct crew *crew, struct member *members, unsigned active)
 {
     double rate = 0;
 
-    for (unsigned i = 0; i < n; i++) {
-        members[i].reader.ops = 0;
-        members[i].reader.ns = 0;
-    }
     crew->active = active;
     pthread_barrier_wait(&crew->begin);
     pthread_barrier_wait(&crew->end);
     for (unsigned i = 0; i < active; i++)
-        if (members[i].reader.ns)
-            rate += (double)members[i].reader.ops * 1e9 / (double)members[i].reader.ns;
+        if (members[i].key_ns > 0)
+            rate += 1e9 / members[i].key_ns;
     return rate;
 }
 
@@ -153,10 +145,10 @@ static int crew_measure(struct bench *b, struct crew *crew, struct member *membe
         return -ENOMEM;
     many = one + slices;
     ratio = many + slices;
-    crew_slice(crew, members, b->threads, b->threads);
+    crew_slice(crew, members, b->threads);
     for (n = 0; n < slices && !first_error(members, b->threads); n++) {
-        one[n] = crew_slice(crew, members, b->threads, 1);
-        many[n] = crew_slice(crew, members, b->threads, b->threads);
+        one[n] = crew_slice(crew, members, 1);
+        many[n] = crew_slice(crew, members, b->threads);
         ratio[n] = many[n] / one[n];
         seconds += (double)SLICE_NS / 1e9;
         ops += many[n] * (double)SLICE_NS / 1e9;

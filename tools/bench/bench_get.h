@@ -6,6 +6,9 @@
 
 #include "index/lookup.h"
 
+#define READER_CALLS 65536u /* of one slice that are looked at */
+#define READER_OUTLIER 10u
+
 struct reader {
     struct bench *b;
     const uint8_t *keys; /* the case's objects, in the order in which they are read */
@@ -18,7 +21,8 @@ struct reader {
     uint64_t ops;
     int64_t ns; /* spent in them */
     int error;
-    uint64_t sum; /* of what was read, so that reading is not left out */
+    uint32_t *call_ns; /* of the slice */
+    uint64_t sum;      /* of what was read, so that reading is not left out */
 };
 
 int reader_open(struct reader *r, struct bench *b, const uint8_t *keys, unsigned index);
@@ -30,7 +34,9 @@ reader_op reader_get, reader_get_many, reader_exists, reader_prefix;
 /* Hash, bucket, tag, header, key compare; no exchange, no state check. Keys one by one. */
 reader_op reader_unpinned;
 
-/* Repeats op with n keys for so long. A call counts as `timed` operations, each of which took that part of its time. */
-void reader_slice(struct reader *r, reader_op *op, unsigned n, unsigned timed, int64_t ns);
+/* Repeats op with n keys for so long. A call counts as `timed` operations, each of which took that part of its time.
+ * Returns ns a key, of the calls that were not interrupted: those that took more than READER_OUTLIER times the median are
+ * left out of it, but not out of the histogram. */
+double reader_slice(struct reader *r, reader_op *op, unsigned n, unsigned timed, int64_t ns);
 
 #endif

@@ -7,33 +7,35 @@
 #include "tools/cli.h"
 
 #define PAIRS 11u
+#define SLICE_NS INT64_C(10000000)
 
 /* ns a get of a stretch of time with or without counters and samples. */
 static double stretch(struct reader *r, bool measured, int64_t ns)
 {
-    r->ops = 0;
-    r->ns = 0;
+    double sum = 0;
+    unsigned n = 0;
+
     r->b->b->unmeasured = !measured;
-    reader_slice(r, reader_get, BENCH_BATCH, BENCH_BATCH, ns);
-    return r->ops ? (double)r->ns / (double)r->ops : 0;
+    for (; n == 0 || ns > 0; n++, ns -= SLICE_NS)
+        sum += reader_slice(r, reader_get, BENCH_BATCH, BENCH_BATCH, SLICE_NS);
+    return sum / n;
 }
 
 static int pairs(struct bench *b, struct reader *r)
 {
-    double plain[PAIRS], ratio[PAIRS], seconds = 0;
+    double plain[PAIRS], ratio[PAIRS];
     int64_t ns = (int64_t)b->seconds * 1000000000 / (2 * PAIRS);
-    uint64_t ops = 0;
 
     stretch(r, true, ns); /* warm */
     r->stat = (struct bench_stat){0};
+    r->ops = 0;
+    r->ns = 0;
     for (unsigned i = 0; i < PAIRS && !r->error; i++) {
         double with = 0;
 
         for (unsigned side = 0; side < 2; side++) {
             if ((side ^ i) & 1) { /* who goes first alternates */
                 with = stretch(r, true, ns);
-                ops += r->ops;
-                seconds += (double)r->ns / 1e9;
             } else {
                 plain[i] = stretch(r, false, ns);
             }
@@ -44,8 +46,8 @@ static int pairs(struct bench *b, struct reader *r)
     if (!r->error)
         bench_report(b, &(struct bench_result){.unit = "get",
                                                .timed = BENCH_BATCH,
-                                               .ops = ops,
-                                               .seconds = seconds,
+                                               .ops = r->ops,
+                                               .seconds = (double)r->ns / 1e9,
                                                .latency = &r->stat,
                                                .baseline = "unmeasured_get_ns",
                                                .value = median(plain, PAIRS),

@@ -9,15 +9,18 @@
 #define AREA_BYTES (UINT64_C(128) << 20) /* of the pool that puts and copies go round in */
 #define SLICE_BYTES (UINT64_C(32) << 20)
 #define SLICE_OPS 8192u
-#define DRAFTS_MAX 16384u
+#define TARGETS 4u /* drafts that the baseline copies into, piece by piece */
+#define TARGET_BYTES (AREA_BYTES / TARGETS)
 #define SMALL_BYTES 16384u /* up to this a put one by one is held against a round trip on a socket */
 #define ROUND_OPS 64u
 
 struct put_run {
     struct bench *b;
     struct bench_source source;
-    struct berth_draft *target; /* of the copies that are the baseline: in the same mapping as the puts' slots */
-    uint32_t n_targets, target_at;
+    struct berth_draft
+        target[TARGETS]; /* of the copies that are the baseline: in the same mapping as the puts' slots */
+    uint64_t target_bytes, target_at;
+    uint32_t n_targets;
     struct bench_socket *socket;
     struct berth_put_opts opts;
     struct berth_draft *group;
@@ -131,15 +134,22 @@ static int put_groups(struct put_run *r, uint64_t n)
 
 /* ---- the baselines ---- */
 
+/* Where the next piece goes: aligned as slots are. */
+static void *next_target(struct put_run *r)
+{
+    uint64_t step = bench_slot_bytes(r->b->size), pieces = r->target_bytes / step;
+    uint64_t piece = r->target_at++ % (pieces * r->n_targets);
+
+    return (uint8_t *)r->target[piece / pieces].data + piece % pieces * step;
+}
+
 /* Bytes a second. */
 static double copy_slice(struct put_run *r, uint64_t n)
 {
     int64_t begin = bench_now();
 
-    for (uint64_t i = 0; i < n; i++) {
-        memcpy(r->target[r->target_at].data, bench_source_next(&r->source, r->b->size), r->b->size);
-        r->target_at = (r->target_at + 1) % r->n_targets;
-    }
+    for (uint64_t i = 0; i < n; i++)
+        memcpy(next_target(r), bench_source_next(&r->source, r->b->size), r->b->size);
     return (double)(n * r->b->size) * 1e9 / (double)(bench_now() - begin);
 }
 
@@ -231,31 +241,37 @@ static void report(struct put_run *r, const char *unit)
 
 /* ---- set-up ---- */
 
+static uint64_t target_bytes(const struct bench *b)
+{
+    uint64_t step = bench_slot_bytes(b->size);
+
+    return step > TARGET_BYTES ? step : TARGET_BYTES / step * step;
+}
+
 static int make_targets(struct put_run *r)
 {
     struct berth_key key = {.data = r->keys, .size = r->b->key_size};
     int error = 0;
 
-    while (!error && r->n_targets < r->b->objects && r->n_targets < DRAFTS_MAX) {
+    r->target_bytes = target_bytes(r->b);
+    while (!error && r->n_targets < TARGETS) {
         bench_key(r->b, UINT64_MAX - r->n_targets, r->keys);
-        error = berth_create(r->b->b, key, r->b->size, &r->opts, &r->target[r->n_targets]);
+        error = berth_create(r->b->b, key, r->target_bytes, &r->opts, &r->target[r->n_targets]);
         if (!error)
-            memset(r->target[r->n_targets++].data, 0, r->b->size);
+            memset(r->target[r->n_targets++].data, 0, r->target_bytes);
     }
     return error;
 }
 
 static int set_up(struct put_run *r)
 {
-    uint64_t targets = r->b->objects < DRAFTS_MAX ? r->b->objects : DRAFTS_MAX;
-    bool small = r->slice == put_one_by_one && r->b->size <= SMALL_BYTES;
+    bool small = r->b->size == 0 || (r->slice == put_one_by_one && r->b->size <= SMALL_BYTES);
 
     r->opts = (struct berth_put_opts){.size = sizeof(r->opts), .deadline = BERTH_FOREVER};
-    r->target = calloc(targets, sizeof(*r->target));
     r->group = calloc(r->b->depth, sizeof(*r->group));
     r->keys = malloc((size_t)r->b->depth * BENCH_KEY_MAX);
     r->since = calloc(r->b->depth, sizeof(*r->since));
-    if (!r->target || !r->group || !r->keys || !r->since)
+    if (!r->group || !r->keys || !r->since)
         return -ENOMEM;
     r->number = r->b->evict ? r->b->objects : 0;
     return small ? bench_socket_open(&r->socket) : make_targets(r);
@@ -265,9 +281,8 @@ static void tear_down(struct put_run *r)
 {
     if (r->socket)
         bench_socket_close(r->socket);
-    if (r->target)
+    if (r->n_targets)
         berth_abort(r->b->b, r->target, r->n_targets);
-    free(r->target);
     free(r->group);
     free(r->keys);
     free(r->since);
@@ -292,13 +307,15 @@ static int run(struct put_run *r, const char *unit)
 static int run_puts(struct bench *b, int (*slice)(struct put_run *, uint64_t), const char *unit)
 {
     struct put_run *r;
+    uint64_t room;
     int code, error;
 
     if (!b->objects) {
-        b->objects = b->size ? AREA_BYTES / b->size : DRAFTS_MAX;
+        b->objects = b->size ? AREA_BYTES / b->size : 65536;
         b->objects = b->objects < 64 ? 64 : b->objects > 65536 ? 65536 : b->objects;
     }
-    code = bench_open(b, b->objects, (b->objects < DRAFTS_MAX ? b->objects : DRAFTS_MAX) + 4u * b->depth + 256);
+    room = TARGETS * target_bytes(b) / bench_slot_bytes(b->size) + 4u * b->depth + 256;
+    code = bench_open(b, b->objects, room);
     if (code)
         return code;
     if (b->evict) /* begin where every put evicts */

@@ -17,7 +17,8 @@ int reader_open(struct reader *r, struct bench *b, const uint8_t *keys, unsigned
     r->key = calloc(b->depth, sizeof(*r->key));
     r->view = calloc(b->depth, sizeof(*r->view));
     r->present = calloc(b->depth, 1);
-    if (r->key && r->view && r->present)
+    r->call_ns = calloc(READER_CALLS, sizeof(*r->call_ns));
+    if (r->key && r->view && r->present && r->call_ns)
         return 0;
     reader_close(r);
     return -ENOMEM;
@@ -28,6 +29,7 @@ void reader_close(struct reader *r)
     free(r->key);
     free(r->view);
     free(r->present);
+    free(r->call_ns);
 }
 
 static inline struct berth_key next_key(struct reader *r)
@@ -131,9 +133,31 @@ int reader_unpinned(struct reader *r, unsigned n)
     return 0;
 }
 
-void reader_slice(struct reader *r, reader_op *op, unsigned n, unsigned timed, int64_t ns)
+static int compare(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+    return (x > y) - (x < y);
+}
+
+static double uninterrupted(uint32_t *call_ns, uint32_t calls)
+{
+    uint64_t sum = 0, limit;
+    uint32_t n = 0;
+
+    if (calls == 0)
+        return 0;
+    qsort(call_ns, calls, sizeof(*call_ns), compare);
+    limit = (uint64_t)call_ns[calls / 2] * READER_OUTLIER;
+    while (n < calls && call_ns[n] <= limit)
+        sum += call_ns[n++];
+    return (double)sum / n;
+}
+
+double reader_slice(struct reader *r, reader_op *op, unsigned n, unsigned timed, int64_t ns)
 {
     int64_t begin = bench_now(), end = begin + ns, now = begin, last;
+    uint32_t calls = 0;
 
     while (now < end && !r->error) {
         last = now;
@@ -141,6 +165,9 @@ void reader_slice(struct reader *r, reader_op *op, unsigned n, unsigned timed, i
         now = bench_now();
         stat_add(&r->stat, (uint64_t)(now - last) * 1000 / timed, timed);
         r->ops += n;
+        if (calls < READER_CALLS)
+            r->call_ns[calls++] = now - last < UINT32_MAX ? (uint32_t)(now - last) : UINT32_MAX;
     }
     r->ns += now - begin;
+    return uninterrupted(r->call_ns, calls) / n;
 }

@@ -140,7 +140,7 @@ static void copy(struct replay_client *r, const uint64_t *blocks, uint32_t from,
     }
 }
 
-/* One group, unless kept blocks in between or the size of a group cut it: a draft must not move before it is sealed. */
+/* One group, unless kept blocks cut it: a draft must not move before it is sealed. */
 static int seal(struct replay_client *r, uint32_t from, uint32_t n)
 {
     for (uint32_t i = from, end; i < n; i = end) {
@@ -149,7 +149,7 @@ static int seal(struct replay_client *r, uint32_t from, uint32_t n)
         end = i + 1;
         if (!has_draft(r, i))
             continue;
-        while (end < n && end - i < BERTH_GROUP_MAX && has_draft(r, end))
+        while (end < n && has_draft(r, end))
             end++;
         kept = berth_seal(r->b, r->draft + i, end - i);
         if (kept < 0)
@@ -159,7 +159,7 @@ static int seal(struct replay_client *r, uint32_t from, uint32_t n)
     return 0;
 }
 
-static int put_rest(struct replay_client *r, const uint64_t *blocks, uint32_t from, uint32_t n)
+static int put_group(struct replay_client *r, const uint64_t *blocks, uint32_t from, uint32_t n)
 {
     int error = create(r, from, n);
 
@@ -171,6 +171,17 @@ static int put_rest(struct replay_client *r, const uint64_t *blocks, uint32_t fr
     error = seal(r, from, n);
     lap(r, REPLAY_SEAL);
     return error ? failed(r->c, error, "seal") : 0;
+}
+
+static int put_rest(struct replay_client *r, const uint64_t *blocks, uint32_t from, uint32_t n)
+{
+    int error = 0;
+
+    for (uint32_t end; from < n && !error; from = end) {
+        end = n - from < BERTH_GROUP_MAX ? n : from + BERTH_GROUP_MAX;
+        error = put_group(r, blocks, from, end);
+    }
+    return error;
 }
 
 static int request(struct replay_client *r, const struct trace_request *q)
@@ -251,7 +262,7 @@ static int allocate(struct replay_client *r, uint32_t n)
 int replay_client_open(struct replay_client **out, const struct replay_job *job, struct replay_counts *c)
 {
     struct berth_open_opts opts = {.size = sizeof(opts), .name = "berth replay", .timeout_ns = job->timeout_ns};
-    uint32_t depth = job->trace->longest < 4096 ? job->trace->longest : 4096;
+    uint32_t depth = job->trace->longest < BERTH_GROUP_MAX ? job->trace->longest : BERTH_GROUP_MAX;
     struct replay_client *r = calloc(1, sizeof(*r));
     int error;
 
