@@ -85,13 +85,23 @@ static bool start_victims(struct node *n, uint32_t pages, uint64_t goal)
     return true;
 }
 
+/* Nothing could go: everything is in use, held or new. Looked at again, ever less often. */
+static void drain_later(struct node *n)
+{
+    n->drain_step = n->drain_step ? 2 * n->drain_step : RETRY_NS;
+    if (n->drain_step > DRAIN_MAX_NS) {
+        n->drain_step = DRAIN_MAX_NS;
+    }
+    n->drain_at = n->now.mono + n->drain_step;
+}
+
 void evict_watermark(struct node *n)
 {
     uint64_t sealed = n->sealed_bytes - n->evicting;
     n->draining = sealed > (n->draining ? n->c.low_bytes : n->c.high_bytes);
     bool quiet = n->scanning == SCAN_NOTHING && n->evicting_slots == 0 && n->now.mono >= n->drain_at;
     if (n->draining && quiet && !n->stopping && !start_victims(n, 0, sealed - n->c.low_bytes)) {
-        n->drain_at = n->now.mono + RETRY_NS;
+        drain_later(n);
     }
 }
 
@@ -116,7 +126,9 @@ static void victims_scanned(struct node *n, const uint64_t *pinned)
     uint64_t done = 0;
     for (uint32_t i = 0; e && i < n->n_scan && done < n->scan_goal; i++) {
         uint32_t slot = n->scan_slots[i];
-        if (!evictable(n, slot)) {
+        /* Above the watermark with everything else in use, what was acknowledged last still stays for a moment. */
+        bool newest = n->scan_pages == 0 && header_of(n, slot)->version == n->published;
+        if (newest || !evictable(n, slot)) {
             continue;
         }
         if (scan_bit(pinned, i)) {
@@ -129,7 +141,11 @@ static void victims_scanned(struct node *n, const uint64_t *pinned)
         work_undo(n, e);
     }
     if (n->scan_pages == 0) {
-        n->drain_at = done ? 0 : n->now.mono + RETRY_NS;
+        if (done) {
+            n->drain_at = n->drain_step = 0;
+        } else {
+            drain_later(n);
+        }
     } else {
         set_tried(n, done ? 0 : TRIED_CLASS);
     }

@@ -24,6 +24,7 @@
 #define RESCAN_NS 10000000   /* retired slots that somebody reads are looked at again after this, then twice it .. */
 #define RESCAN_MAX_NS 1000000000
 #define RETRY_NS 10000000    /* a request that waits for room tries again after this */
+#define DRAIN_MAX_NS 1000000000
 #define CONTROL_SESSION 0u   /* no session: the node's own effects */
 
 enum mark {
@@ -179,6 +180,8 @@ struct node {
     uint64_t scan_goal;    /* bytes to evict */
     bool draining;         /* above the high watermark, not yet at the low one */
     int64_t drain_at;      /* the last look for victims found all in use: not before this again */
+    int64_t drain_step;    /* grows while it stays so */
+    uint64_t published;    /* version of the newest seal: not evicted before another one came */
 
     struct waiter *waiters, **waiters_end;
     uint32_t n_waiters;

@@ -119,6 +119,7 @@ void publish(struct node *n, const struct effect *e, const struct member *m, uin
         project(n, &m[leader]);
         retire_old(n, &m[leader]);
     }
+    n->published = e->counter;
     n->request++;
     for (uint32_t i = count; i-- > 0;) { /* deepest first: the first of a prefix is the most recent */
         if (!m[i].kept) {

@@ -6,14 +6,13 @@ report() {
     echo "$1"
     status=1
 }
-while read -r file; do
-    grep -Iq . "$file" || continue
-    ! grep -nH "$(printf '\t')" "$file" || report "$file: has tabs"
-    ! grep -nHE ' +$' "$file" || report "$file: has blanks at the end of a line"
+mapfile -t texts < <(text_sources | xargs grep -Il .)
+mapfile -t c < <(c_sources)
+! grep -nH "$(printf '\t')" "${texts[@]}" || report "these lines have tabs"
+! grep -nHE ' +$' "${texts[@]}" || report "these lines have blanks at their end"
+for file in "${texts[@]}"; do
     [ -z "$(tail -c 1 "$file")" ] || report "$file: does not end with a newline"
-done < <(text_sources)
-while read -r file; do
-    ! grep -nHE '.{121}' "$file" || report "$file: has lines of more than 120 columns"
-done < <(c_sources)
-! grep -nEw 'TODO|FIXME|XXX' $(c_sources) || report "unfinished work is marked in the code"
+done
+! grep -nHE '.{121}' "${c[@]}" || report "these lines have more than 120 columns"
+! grep -nHEw 'TODO|FIXME|XXX' "${c[@]}" || report "unfinished work is marked in the code"
 exit $status

@@ -76,6 +76,13 @@ as_model "$same"
 "$bin/berth" replay - -n "$BERTH_NODE" --block-size 4KiB --json <"$scratch/trace" >"$scratch/out" 2>"$scratch/err"
 as_model "$same"
 as_model "d['hit_ratio'] == 1"
+# A block that holds other bytes than it must is found.
+key=$("$bin/berth" ls --json --limit 1 | python3 -c 'import json, sys; print(json.load(sys.stdin)["entries"][0]["key"])')
+run 0 berth rm -- "$key"
+head -c 4096 /dev/zero | "$bin/berth" put -- "$key" || check "put other bytes" false
+run 1 berth replay "$scratch/trace" -n "$BERTH_NODE" --block-size 4KiB --json
+json "d['bad_bytes'] > 4000 and d['hit_ratio'] == 1"
+err_has "are not what was put"
 stop_berthd
 unset BERTH_NODE
 

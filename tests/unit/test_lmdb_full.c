@@ -174,12 +174,15 @@ static void test_full_large(void **s)
     m->key_bytes = KEY_MAX;
     for (unsigned round = 0; round < 4; round++) {
         fill(f, m, 1024);
-        (void)model_overwrite(f, m, 1024); /* what it copies is not free for the next transaction */
-        model_delete(f, m, 64);
         for (unsigned i = 0; i < 4; i++)
             model_delete(f, m, 1024);
     }
     fill(f, m, 1);
+    for (uint32_t n = 1024; n < 8000; n += n / 16) { /* what these copy is not free for the next transaction */
+        (void)model_overwrite(f, m, n);
+        model_delete(f, m, 64);
+        fill(f, m, 64);
+    }
     model_delete(f, m, m->n / 2);
     model_check(f, m);
     free(m);

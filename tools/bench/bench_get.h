@@ -35,8 +35,8 @@ reader_op reader_get, reader_get_many, reader_exists, reader_prefix;
 reader_op reader_unpinned;
 
 /* Repeats op with n keys for so long. A call counts as `timed` operations, each of which took that part of its time.
- * Returns ns a key, of the calls that were not interrupted: those that took more than READER_OUTLIER times the median are
- * left out of it, but not out of the histogram. */
+ * Returns ns a key, of the calls that were not interrupted: those that took more than READER_OUTLIER times the median
+ * are left out of it, but not out of the histogram. */
 double reader_slice(struct reader *r, reader_op *op, unsigned n, unsigned timed, int64_t ns);
 
 #endif
