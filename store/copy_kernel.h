@@ -32,7 +32,9 @@ static void stream(uint8_t *dst, const uint8_t *src, size_t n)
 uint64_t KERNEL(copy)(void *dst, const void *src, size_t n)
 {
     if (n <= COPY_SMALL) {
-        memcpy(dst, src, n);
+        if (n > 0) { /* src may be NULL of nothing */
+            memcpy(dst, src, n);
+        }
         return XXH3_64bits(src, n);
     }
     XXH3_state_t state;

@@ -29,13 +29,6 @@ struct wanted { /* a key on its way through a lookup */
     uint32_t tag;
 };
 
-enum find_result {
-    FIND_PINNED, /* or, without a pin, ready */
-    FIND_ABSENT,
-    FIND_ASK,    /* lookup can't say */
-    FIND_FULL    /* no pin entry is left */
-};
-
 struct found {
     uint32_t slot;
     uint32_t entry;
@@ -257,9 +250,11 @@ static inline enum find_step find_peek_walk(const struct lookup *l, const struct
     return STEP_OTHER;
 }
 
-static inline enum find_result find_miss(const struct wanted *w)
+/* Whether a miss must ask the node. Loaded before the walk: a key of the index only that gets an entry has its count lowered
+ * after the entry is there, so a walk that missed the entry has seen the count. */
+static inline bool find_must_ask(const struct wanted *w)
 {
-    return atomic_load_explicit(&w->home->ask, memory_order_acquire) ? FIND_ASK : FIND_ABSENT;
+    return atomic_load_explicit(&w->home->ask, memory_order_acquire) != 0;
 }
 
 #endif

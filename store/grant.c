@@ -108,7 +108,9 @@ void grant_came(struct berth *b, uint32_t pages, uint32_t asked, const struct ms
     for (; c && kept < n && c->n < GRANT_MAX; kept++) {
         c->token[c->n++] = tokens[kept];
     }
-    grant_give_back(b, tokens + kept, n - kept);
+    if (kept < n) {
+        grant_give_back(b, tokens + kept, n - kept);
+    }
 }
 
 bool grant_return_all(struct berth *b)

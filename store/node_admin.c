@@ -56,16 +56,16 @@ static struct effect *target_effect(struct node *n, enum effect_kind kind, struc
     }
     if (e) {
         mark_busy(n, t->member.old);
-        if (s) {
-            session_mark_applied(n, s, m->id);
-        }
     }
     return e;
 }
 
+/* The row behind the effect: a full index applies a long batch of deletes piece by piece, in order. */
 static void finish(struct node *n, struct session *s, const struct msg_head *m, int64_t taken, int32_t status)
 {
-    if (status == -EAGAIN) {
+    if (status == 0) {
+        session_mark_applied(n, s, m->id);
+    } else if (status == -EAGAIN) {
         session_stall(n, s, m, taken);
     } else if (status == -ENOENT) {
         reply_add(n, s->id, m, status, 0);

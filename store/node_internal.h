@@ -29,7 +29,7 @@
 
 enum mark {
     MARK_BUSY = 1, /* named by an uncommitted effect */
-    MARK_SEEN = 2  /* recovery, check: met already */
+    MARK_SEEN = 2  /* recovery, seal of a group: met already */
 };
 
 struct slot_list {
@@ -41,6 +41,7 @@ struct session {
     struct session *chain;
     uint32_t index; /* in node.session */
     bool attached, writable, dead, refused;
+    uint32_t connection; /* counts attaches: an answer goes to the connection that asked, or to nobody */
     int64_t quarantine_end;
     struct session_row row;
     struct slot_list drafts; /* WRITING slots, grants included */
@@ -65,6 +66,7 @@ struct member {
 struct effect {
     enum effect_kind kind;
     uint64_t session;
+    uint32_t connection;
     struct msg_head head;
     int64_t taken;     /* mono */
     uint64_t counter;  /* version given */
@@ -206,6 +208,7 @@ struct node {
     uint32_t n_commands, command_at, commands_room;
     struct chunk *arena;
     enum node_event_kind last_event;
+    bool silent;           /* what is decided now has nobody to answer to */
     uint32_t last_answers; /* effects that the last COMMITTED answered */
     bool stopping, stopped;
     int start_status;
@@ -280,6 +283,8 @@ bool work_full(const struct node *n);
 struct effect *effect_add(struct node *n, enum effect_kind kind, uint64_t session, const struct msg_head *head,
                           int64_t taken);
 bool member_add(struct node *n, struct effect *e, const struct member *m);
+/* Whether an uncommitted effect is that of this request, sent over an earlier connection. */
+bool work_holds(const struct node *n, uint64_t session, uint64_t id);
 void work_undo(struct node *n, struct effect *e); /* the newest effect, before anything of it is in the batch */
 void work_turn(struct node *n);
 void work_committed(struct node *n, struct batch *batch, int32_t status);

@@ -207,6 +207,10 @@ void request_run(struct node *n, struct session *s, const struct msg_head *m, in
         refuse(n, s->id, m, BERTH_EREADONLY);
         return;
     }
+    if ((m->flags & MSG_AGAIN) && work_holds(n, s->id, m->id)) {
+        session_stall(n, s, m, taken); /* its first sending is at the committer: what that did is known afterwards */
+        return;
+    }
     if (needs_batch(m) && work_full(n)) {
         session_stall(n, s, m, taken);
         return;

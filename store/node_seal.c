@@ -47,7 +47,7 @@ void record_of_slot(const struct node *n, uint32_t slot, uint64_t counter, uint6
 static int32_t sealed_before(const struct node *n, const struct msg_token *t)
 {
     if (t->slot >= n->max_headers || !slabs_is_slot(n->slabs, t->slot)) {
-        return BERTH_ESTALE;
+        return BERTH_EUNKNOWN; /* it came back, and its slab was given up since */
     }
     uint64_t word = slot_load(header_of(n, t->slot));
     if (word == slot_word(t->gen, SLOT_READY)) {
@@ -59,6 +59,9 @@ static int32_t sealed_before(const struct node *n, const struct msg_token *t)
 
 static int32_t check_member(struct node *n, const struct session *s, const struct msg_head *m, const struct msg_token *t)
 {
+    if (token_valid(n, s, t) && (n->mark[t->slot] & MARK_SEEN)) {
+        return -EINVAL; /* twice in one group */
+    }
     if (token_valid(n, s, t) && !busy(n, t->slot)) {
         return 0;
     }
@@ -112,20 +115,19 @@ static int32_t write_record(struct node *n, const struct effect *e, const struct
     return batch_put(n->open->batch, key, &r);
 }
 
-/* Every member is decided: the point of no return. Drafts leave their session, replaced slots the policy. */
+/* Every member is decided: the point of no return. Drafts leave their session, replaced slots the policy. Members that are
+ * kept wait for the commit like the others: if it fails, all of them are drafts again. A grant stays one until it is
+ * published: should the node die before the commit, its PUT comes again and must find it. */
 static void take_effect(struct node *n, struct session *s, struct effect *e)
 {
     e->counter = counter_next(n);
     for (uint32_t i = e->first; i < e->first + e->n; i++) {
         struct member *m = &n->open->members[i];
         draft_remove(n, s, m->slot);
+        n->mark[m->slot] |= MARK_BUSY;
         if (m->kept) {
-            slot_release(n, m->slot);
-            n->counters[NODE_KEPT]++;
             continue;
         }
-        atomic_fetch_and_explicit(&header_of(n, m->slot)->flags, (uint8_t)~SLOT_GRANT, memory_order_relaxed);
-        n->mark[m->slot] |= MARK_BUSY;
         if (m->old != SLOT_NONE) {
             mark_busy(n, m->old);
         }
@@ -179,7 +181,13 @@ static int32_t seal_members(struct node *n, struct session *s, const struct msg_
         if (status == 0 && !member_add(n, e, &member)) {
             status = -ENOMEM;
         }
-        e->kept += status == 0 && member.kept;
+        if (status == 0) {
+            n->mark[member.slot] |= MARK_SEEN;
+            e->kept += member.kept;
+        }
+    }
+    for (uint32_t i = e->first; i < e->first + e->n; i++) {
+        n->mark[n->open->members[i].slot] &= (uint8_t)~MARK_SEEN;
     }
     if (status) {
         work_undo(n, e);
@@ -247,31 +255,45 @@ void request_put(struct node *n, struct session *s, const struct msg_head *m, in
     }
 }
 
-/* Sent again after its first sending was applied: every member is READY, or was kept and came back. */
+/* Sent again after its first sending was applied, which a member that is READY under its token says. The others were kept: they
+ * came back, or do so now, where the node went between commit and answer. */
 static bool answer_seal_again(struct node *n, struct session *s, const struct msg_seal *p)
 {
     const struct msg_member *in = (const struct msg_member *)(p + 1);
-    if (!(p->head.flags & MSG_AGAIN) || token_valid(n, s, &in[0].token)) {
-        return false;
-    }
     uint32_t ready = 0, first = 0;
-    for (uint32_t i = 0; i < p->count; i++) {
+    for (uint32_t i = 0; (p->head.flags & MSG_AGAIN) && i < p->count; i++) {
         if (sealed_before(n, &in[i].token) == 0) {
             first = ready++ ? first : i;
         }
     }
-    struct msg_reply *r = reply_add(n, s->id, &p->head, ready ? (int32_t)(p->count - ready) : BERTH_EUNKNOWN,
-                                    ready ? (p->count + 7) / 8 : 0);
-    if (r && ready) {
+    if (!ready) {
+        return false;
+    }
+    struct msg_reply *r = reply_add(n, s->id, &p->head, (int32_t)(p->count - ready), (p->count + 7) / 8);
+    if (r) {
         r->count = p->count;
         r->counter = header_of(n, in[first].token.slot)->version;
         r->region = n->c.super->region_id;
-        for (uint32_t i = 0; i < p->count; i++) {
-            bool kept = sealed_before(n, &in[i].token) != 0;
+    }
+    for (uint32_t i = 0; i < p->count; i++) {
+        bool kept = sealed_before(n, &in[i].token) != 0;
+        if (kept && token_valid(n, s, &in[i].token) && !busy(n, in[i].token.slot)) {
+            draft_abort(n, s, in[i].token.slot);
+        }
+        if (r) {
             ((uint8_t *)(r + 1))[i / 8] |= (uint8_t)(kept << (i % 8));
         }
     }
     return true;
+}
+
+/* A draft of this session: nothing else that a token may name has a key to seal. */
+static int32_t check_draft(struct node *n, const struct session *s, const struct msg_head *m, const struct msg_token *t)
+{
+    if (token_valid(n, s, t)) {
+        return is_grant(n, t->slot) ? BERTH_ESTALE : 0;
+    }
+    return m->flags & MSG_AGAIN ? sealed_before(n, t) : BERTH_ESTALE;
 }
 
 void request_seal(struct node *n, struct session *s, const struct msg_head *m, int64_t taken)
@@ -289,8 +311,7 @@ void request_seal(struct node *n, struct session *s, const struct msg_head *m, i
     int32_t status = in ? 0 : -ENOMEM;
     for (uint32_t i = 0; i < p->count && status == 0; i++) {
         in[i] = (struct sealing){.token = members[i].token, .checksum = members[i].checksum};
-        bool draft = token_valid(n, s, &in[i].token) && !is_grant(n, in[i].token.slot);
-        status = draft || (m->flags & MSG_AGAIN) ? 0 : BERTH_ESTALE;
+        status = check_draft(n, s, m, &in[i].token);
     }
     status = status ? status : seal_members(n, s, m, taken, in, p->count, 0);
     if (status == -EAGAIN) {

@@ -105,6 +105,7 @@ static void attach(struct node *n, const struct node_event *ev)
         batch_session(n->open->batch, s->id, &s->row);
     }
     s->attached = true;
+    s->connection++;
     s->writable = ev->writable;
 }
 

@@ -178,6 +178,10 @@ static bool waiter_step(struct node *n, struct waiter *w)
     if (!s || !s->attached) {
         return true; /* its client sends again, or is dead */
     }
+    if (over_quota(n, s, w->pages)) { /* others that it waits for were served first */
+        refuse(n, w->session, w->message, BERTH_EQUOTA);
+        return true;
+    }
     uint32_t slot = slabs_alloc(n->slabs, w->pages, NULL);
     if (slot != SLOT_NONE) {
         serve(n, s, w->message, w->pages, slot, w->taken);

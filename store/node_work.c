@@ -61,10 +61,27 @@ struct effect *effect_add(struct node *n, enum effect_kind kind, uint64_t sessio
     struct effect *e = &w->effects[w->n_effects++];
     *e = (struct effect){.kind = kind, .session = session, .taken = taken, .first = w->n_members};
     if (head) {
+        const struct session *s = session_find(n, session);
         e->head = *head;
+        e->connection = s ? s->connection : 0;
     }
     w->puts += kind != EFFECT_EVICT;
     return e;
+}
+
+static bool holds(const struct work *w, uint64_t session, uint64_t id)
+{
+    for (uint32_t i = 0; i < w->n_effects; i++) {
+        if (w->effects[i].session == session && w->effects[i].head.id == id) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool work_holds(const struct node *n, uint64_t session, uint64_t id)
+{
+    return holds(n->open, session, id) || (n->flying && holds(n->flying, session, id));
 }
 
 bool member_add(struct node *n, struct effect *e, const struct member *m)
@@ -124,13 +141,23 @@ void work_turn(struct node *n)
     n->counters[NODE_COMMIT_OPS] += batch_count(w->batch);
 }
 
+static void release_kept(struct node *n, const struct effect *e, const struct member *m)
+{
+    for (uint32_t i = 0; i < e->n; i++) {
+        if (m[i].kept) {
+            slot_release(n, m[i].slot);
+            n->counters[NODE_KEPT]++;
+        }
+    }
+}
+
 static void answer_seal(struct node *n, const struct effect *e, const struct member *m)
 {
     if (e->head.op == MSG_PUT) {
         struct msg_token grants[4];
         struct session *s = session_find(n, e->session);
         uint32_t pages = slabs_slot_pages(n->slabs, m->slot);
-        uint32_t got = s && s->attached ? grant_some(n, s, pages, e->want, grants) : 0;
+        uint32_t got = s && !n->silent ? grant_some(n, s, pages, e->want, grants) : 0;
         struct msg_reply *r = reply_add(n, e->session, &e->head, 0, got * (uint32_t)sizeof *grants);
         if (r) {
             r->count = got;
@@ -177,6 +204,7 @@ static void complete(struct node *n, const struct effect *e, const struct member
     switch (e->kind) {
     case EFFECT_SEAL:
         publish(n, e, m, e->n);
+        release_kept(n, e, m);
         answer_seal(n, e, m);
         break;
     case EFFECT_REMOVE:
@@ -216,6 +244,7 @@ static void send_again(struct node *n, const struct effect *e, const struct memb
     if (!again) {
         return;
     }
+    again->connection = e->connection;
     for (uint32_t i = 0; i < e->n; i++) {
         uint8_t buf[KEY_MAX];
         if (member_add(n, again, &m[i])) {
@@ -228,9 +257,6 @@ static void fail_seal(struct node *n, const struct effect *e, const struct membe
 {
     struct session *s = session_find(n, e->session);
     for (uint32_t i = 0; i < e->n; i++) {
-        if (m[i].kept) {
-            continue;
-        }
         n->mark[m[i].slot] &= (uint8_t)~MARK_BUSY;
         if (m[i].old != SLOT_NONE) {
             slot_return(n, m[i].old);
@@ -240,7 +266,7 @@ static void fail_seal(struct node *n, const struct effect *e, const struct membe
         struct session *owner = s ? s : &n->orphan;
         owner->draft_bytes += slot_bytes(n, m[i].slot);
         n->draft_bytes += slot_bytes(n, m[i].slot);
-        n->drafts++;
+        *(e->head.op == MSG_PUT ? &n->grants : &n->drafts) += 1;
         if (e->head.op == MSG_PUT || !s || s->dead) {
             draft_abort(n, owner, m[i].slot);
         }
@@ -280,6 +306,13 @@ static void work_phases(struct node *n, const struct work *w, const struct effec
     }
 }
 
+/* A client that attached again since has sent the request again: that one is answered. */
+static bool heard(const struct node *n, const struct effect *e)
+{
+    const struct session *s = session_find(n, e->session);
+    return s && s->attached && s->connection == e->connection;
+}
+
 void work_committed(struct node *n, struct batch *batch, int32_t status)
 {
     struct work *w = n->flying;
@@ -301,11 +334,13 @@ void work_committed(struct node *n, struct batch *batch, int32_t status)
                 pending_drop(&n->pending, m[k].hash.home);
             }
         }
+        n->silent = !heard(n, e);
         if (status) {
             fail(n, e, m, shown);
         } else {
             complete(n, e, m);
         }
+        n->silent = false;
         work_phases(n, w, e);
     }
     batch_clear(w->batch);

@@ -223,13 +223,19 @@ int berth_submit(struct berth_queue *q, struct berth_op *ops, size_t n)
     while (taken < n) {
         pthread_mutex_lock(&b->lock);
         bool room = q->taken < q->depth && !(b->calls.unsent && b->calls.state == CALLS_UP);
-        if (room) {
-            op_append(&q->parked, &ops[taken++]);
-            q->taken++;
+        struct berth_op *op = &ops[taken];
+        bool at_once = room && queue_at_once(op);
+        if (room && !at_once) {
+            op_append(&q->parked, op);
         }
+        q->taken += room;
+        taken += room;
         pthread_mutex_unlock(&b->lock);
         if (!room) {
             break;
+        }
+        if (at_once) {
+            queue_run(q, op);
         }
         queue_begin(q);
     }

@@ -31,6 +31,12 @@ struct berth_queue {
 
 /* Begins what is parked, as far as it can be. Without the lock. */
 void queue_begin(struct berth_queue *q);
+/* What has no effect needs no turn, and is done when submit returns. */
+static inline bool queue_at_once(const struct berth_op *op)
+{
+    return op->opcode == BERTH_OP_NOP || op->opcode == BERTH_OP_GET || op->opcode == BERTH_OP_GET_INTO;
+}
+void queue_run(struct berth_queue *q, struct berth_op *op);
 /* Under the lock: the operation has its result. */
 void queue_complete(struct berth_queue *q, struct berth_op *op, long result);
 /* Under the lock: every queue's descriptor watches the new socket instead of the old one. */

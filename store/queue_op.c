@@ -262,6 +262,11 @@ static enum begun begin(struct berth_queue *q, struct berth_op *op)
     }
 }
 
+void queue_run(struct berth_queue *q, struct berth_op *op)
+{
+    begin(q, op);
+}
+
 void queue_begin(struct berth_queue *q)
 {
     pthread_mutex_t *lock = &q->b->lock;

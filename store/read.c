@@ -72,6 +72,7 @@ static int pin_asked(struct berth *b, struct client_thread *t, const struct want
 __attribute__((noinline)) int read_pin_slowly(struct berth *b, struct client_thread *t, const struct wanted *w, int64_t deadline, struct found *out)
 {
     for (unsigned i = 0; i < FIND_TRIES; i++) {
+        bool must_ask = find_must_ask(w);
         enum find_step step = find_pin_walk(b, t, w, out);
         if (step == STEP_DONE) {
             return 0;
@@ -80,7 +81,7 @@ __attribute__((noinline)) int read_pin_slowly(struct berth *b, struct client_thr
             return BERTH_EPINS;
         }
         if (step == STEP_OTHER) {
-            if (find_miss(w) == FIND_ABSENT) {
+            if (!must_ask) {
                 return -ENOENT;
             }
             break;
@@ -151,11 +152,12 @@ int read_accept(struct berth *b, struct client_thread *t, struct found f, unsign
 static bool peek_slowly(struct berth *b, const struct wanted *w)
 {
     for (unsigned i = 0; i < FIND_TRIES; i++) {
+        bool must_ask = find_must_ask(w);
         enum find_step step = find_peek_walk(&b->lookup, w);
         if (step == STEP_DONE) {
             return true;
         }
-        if (step == STEP_OTHER && find_miss(w) == FIND_ABSENT) {
+        if (step == STEP_OTHER && !must_ask) {
             return false;
         }
         if (step == STEP_OTHER) {

@@ -129,6 +129,12 @@ static int bind_error(const char *path, int error, char *why, size_t why_size)
     return -error;
 }
 
+/* To connect is to write, whatever is said afterwards: whom the files may be read by may write the socket. */
+static uint32_t socket_mode(const struct settings *set)
+{
+    return set->mode & 040 ? set->mode | 020 : set->mode;
+}
+
 /* A mode given to the socket before bind is the mode that the file begins with: it is never open wider than asked. */
 static int bind_socket(int fd, const struct sockaddr_un *address, uint32_t mode)
 {
@@ -158,8 +164,8 @@ static int listener_bind(struct listener *l, char *why, size_t why_size)
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return bind_error(set->socket, errno, why, why_size);
-    int error = bind_socket(fd, &address, set->mode);
-    if (!error && (chmod(set->socket, set->mode) != 0 || listen(fd, 128) != 0 || stat(set->socket, &st) != 0)) {
+    int error = bind_socket(fd, &address, socket_mode(set));
+    if (!error && (chmod(set->socket, socket_mode(set)) != 0 || listen(fd, 128) != 0 || stat(set->socket, &st) != 0)) {
         error = errno;
         unlink(set->socket);
     }

@@ -343,12 +343,23 @@ static int make_region(struct opening *o, const char *reason)
     return e;
 }
 
+/* The files are an earlier node's, which may have been given another mode. */
+static int renew_modes(const struct opening *o)
+{
+    const int fds[] = {o->r->slots_fd, o->r->lookup_fd, o->r->tails_fd};
+    for (unsigned i = 0; i < sizeof fds / sizeof *fds; i++)
+        if (fchmod(fds[i], o->file_mode) != 0)
+            return refuse_errno(o, "change the mode of", "/{slots,lookup,tails}");
+    return 0;
+}
+
 static int resume_region(struct opening *o)
 {
     struct region *r = o->r;
     struct index_usage usage;
     lmdb_ops.usage(r->index, &usage);
-    int e = reserve_pool(o);
+    int e = renew_modes(o);
+    e = e != 0 ? e : reserve_pool(o);
     e = e != 0 ? e : stamp(o);
     began(r, "warm restart with %llu objects: the last node %s", (unsigned long long)usage.records,
           r->clean ? "stopped cleanly" : "was killed or lost its host process");

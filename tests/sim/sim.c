@@ -103,7 +103,7 @@ static void make_region(struct sim *s)
     s->headers = memory(headers * sizeof *s->headers);
     s->slabs = memory(units * sizeof *s->slabs);
     /* Small, so that keys find no room in it now and then. */
-    uint64_t bytes = lookup_bytes(sim_chance(s, 2) ? 8 : headers);
+    uint64_t bytes = s->lookup_size = lookup_bytes(sim_chance(s, 2) ? 8 : headers);
     s->lookup_map = memory(bytes);
     lookup_format(s->lookup_map, bytes, s->super.uuid, s->super.hash_seed);
     if (lookup_attach(&s->lookup, s->lookup_map, bytes)) {
@@ -176,7 +176,7 @@ void sim_close(struct sim *s)
     rmdir(s->dir);
     munmap(s->headers, s->super.max_headers * sizeof *s->headers);
     munmap(s->slabs, s->super.n_units * sizeof *s->slabs);
-    munmap(s->lookup_map, LOOKUP_BUCKETS_OFFSET + (s->lookup.mask + LOOKUP_PROBES) * sizeof *s->lookup.buckets);
+    munmap(s->lookup_map, s->lookup_size);
     munmap(s->tails, SIM_TAILS * TAIL_CELL);
     munmap(s->pool, s->super.pool_bytes);
     munmap(s->newest, s->super.max_headers * sizeof *s->newest);

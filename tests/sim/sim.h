@@ -24,7 +24,9 @@
 #define SIM_GROUP 4u    /* most drafts of one seal */
 #define SIM_OPEN 4096u  /* most tokens that are open at once */
 #define SIM_TAILS 4096u
-#define SIM_EVENTS 40u  /* shown when something is wrong */
+#ifndef SIM_EVENTS
+#define SIM_EVENTS 40u   /* shown when something is wrong */
+#endif
 #define SIM_NONE UINT32_MAX
 #define BLOCK_BYTES 256u /* of payload: each begins with who wrote it */
 #define MS INT64_C(1000000)
@@ -65,12 +67,14 @@ struct key {
     uint32_t size, ns;
     struct key_hash hash;
     bool replaceable;
-    bool present; /* in the index, as of the last commit */
+    bool present;   /* in the index, as of the last commit */
+    bool vanishing; /* out of the index, and the node has not heard of it yet */
     uint32_t put;
     struct record record;
     uint64_t appeared, vanished; /* steps; 0 never */
     uint64_t held, unheld;       /* steps at which the first hold came, the last one went */
     uint64_t label_came[SIM_LABELS], label_went[SIM_LABELS];
+    bool removing, dropping[SIM_LABELS]; /* by a client that is gone: until the node is at rest */
     uint32_t gone;               /* list of puts that no answer has confirmed as gone */
 };
 
@@ -127,6 +131,7 @@ struct sim {
     struct slot_header *headers;
     struct slab_entry *slabs;
     void *lookup_map;
+    uint64_t lookup_size;
     struct lookup lookup;
     uint8_t *tails, *pool;
     struct lmdb_index *index;
@@ -143,7 +148,8 @@ struct sim {
     bool scanning;
     uint32_t scan_id, *scan_slots, n_scan, scan_client;
     uint64_t *scan_bits;
-    bool stopped, failing; /* failing: commits answer -ENOSPC */
+    bool stopped, settling; /* settling: no commit is made to fail */
+    uint32_t crash_in; /* commands until the node dies; 0: it does not */
     bool changed;          /* an event of the core since the last whole check */
     uint64_t start_step;   /* of the node that runs */
 
@@ -184,7 +190,7 @@ void client_start(struct sim *s, uint32_t client);
 void client_step(struct sim *s, uint32_t client);
 void client_forget(struct sim *s, uint32_t client); /* its process is gone */
 void client_lost_ring(struct sim *s, uint32_t client);
-struct request *request_find(struct client *c, uint64_t id);
+struct request *client_request(struct client *c, uint64_t id);
 
 /* message.c: requests */
 struct request *send_grant(struct sim *s, uint32_t client, uint32_t task, uint32_t size, uint32_t count);
@@ -209,14 +215,19 @@ void fault_finish(struct sim *s); /* everybody goes on */
 /* shadow.c: what was promised, and whether it is kept */
 uint32_t shadow_token(struct sim *s, uint32_t client, const struct msg_token *t, uint64_t room, bool draft);
 void shadow_committed(struct sim *s);
-void shadow_reply(struct sim *s, uint32_t client, struct request *r, const struct msg_reply *reply);
+void shadow_projected(struct sim *s);
 void shadow_read(struct sim *s, uint32_t client, const struct reading *r, uint32_t i);
 void shadow_miss(struct sim *s, uint32_t client, const struct reading *r);
 uint32_t shadow_find(const struct sim *s, uint32_t slot, uint64_t gen); /* put or SIM_NONE */
-void shadow_close(struct sim *s, uint32_t put);
+void shadow_close(struct sim *s, uint32_t put); /* not in the index, and never will be */
+void shadow_leave(struct sim *s, uint32_t put);
+
+/* answers.c */
+void shadow_reply(struct sim *s, uint32_t client, struct request *r, const struct msg_reply *reply);
 
 /* check.c: after every step */
 void check_step(struct sim *s);
+void check_writers(struct sim *s);
 void check_rest(struct sim *s);
 
 #endif

@@ -1,0 +1,301 @@
+/* msg_check: every operation, right, truncated, too long, with counts and enums out of range, reserved. */
+#include "store/msg.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+static _Alignas(8) uint8_t buffer[RING_MESSAGE_MAX + 64];
+static struct msg_head *const head = (struct msg_head *)buffer;
+
+#define AS(type) ((type *)(void *)buffer)
+
+static void begin(enum msg_op op, size_t bytes)
+{
+    memset(buffer, 0, sizeof buffer);
+    *head = (struct msg_head){.bytes = (uint32_t)bytes, .op = (uint16_t)op, .id = 1};
+}
+
+/* A right message of each operation. */
+static uint32_t make(unsigned op)
+{
+    switch (op) {
+    case MSG_GRANT:
+        begin(op, sizeof(struct msg_grant));
+        AS(struct msg_grant)->size = 4096;
+        AS(struct msg_grant)->count = 3;
+        break;
+    case MSG_PUT:
+        begin(op, sizeof(struct msg_put) + 5);
+        AS(struct msg_put)->object = (struct msg_object){.size = 9, .key_size = 5};
+        AS(struct msg_put)->want = 2;
+        break;
+    case MSG_CREATE:
+        begin(op, sizeof(struct msg_create) + 5);
+        AS(struct msg_create)->object = (struct msg_object){.size = 9, .key_size = 5};
+        break;
+    case MSG_SEAL:
+        begin(op, sizeof(struct msg_seal) + 3 * sizeof(struct msg_member));
+        AS(struct msg_seal)->count = 3;
+        break;
+    case MSG_ABORT:
+    case MSG_RESUME:
+        begin(op, sizeof(struct msg_tokens) + 2 * sizeof(struct msg_token));
+        AS(struct msg_tokens)->count = 2;
+        break;
+    case MSG_REMOVE:
+    case MSG_STAT:
+    case MSG_FIND:
+    case MSG_REVOKE:
+        begin(op, sizeof(struct msg_key) + 5);
+        AS(struct msg_key)->key_size = 5;
+        break;
+    case MSG_HOLD:
+    case MSG_DROP:
+        begin(op, sizeof(struct msg_hold) + 5 + 2);
+        AS(struct msg_hold)->key_size = 5;
+        AS(struct msg_hold)->label_size = 2;
+        break;
+    case MSG_LIST:
+        begin(op, sizeof(struct msg_list) + 5 + 2);
+        AS(struct msg_list)->max = 10;
+        AS(struct msg_list)->prefix_size = 5;
+        AS(struct msg_list)->after_size = 2;
+        break;
+    case MSG_NAMESPACE:
+        begin(op, sizeof(struct msg_namespace) + 5);
+        AS(struct msg_namespace)->name_size = 5;
+        break;
+    case MSG_GROW:
+        begin(op, sizeof(struct msg_grow));
+        AS(struct msg_grow)->entries = 8192;
+        break;
+    case MSG_QUERY:
+        begin(op, sizeof(struct msg_query) + 5);
+        AS(struct msg_query)->key_size = 5;
+        break;
+    default:
+        begin(op, sizeof(struct msg_head));
+    }
+    return head->bytes;
+}
+
+static int check(void)
+{
+    return msg_check(head, head->bytes);
+}
+
+static void right_ones_pass(void **state)
+{
+    (void)state;
+    for (unsigned op = 1; op < MSG_OPS; op++) {
+        make(op);
+        if (check() != 0) {
+            fail_msg("operation %u", op);
+        }
+    }
+}
+
+static void lengths_must_add_up(void **state)
+{
+    (void)state;
+    for (unsigned op = 1; op < MSG_OPS; op++) {
+        uint32_t whole = make(op);
+        for (uint32_t n = 0; n <= whole + 64; n++) {
+            make(op);
+            head->bytes = n;
+            if (n != whole && check() != -EINVAL) {
+                fail_msg("operation %u with %u bytes instead of %u", op, n, whole);
+            }
+            make(op); /* the length that was copied, and the one that the message claims */
+            if (n != whole && msg_check(head, n) != -EINVAL) {
+                fail_msg("operation %u of which %u bytes came", op, n);
+            }
+        }
+    }
+}
+
+static void operations_out_of_range(void **state)
+{
+    (void)state;
+    for (unsigned op = 0; op <= UINT16_MAX; op++) {
+        int want = op >= MSG_CANCEL && op <= MSG_RANGE ? -EOPNOTSUPP : op > 0 && op < MSG_OPS ? 0 : -EINVAL;
+        make(op);
+        if (check() != want) {
+            fail_msg("operation %u: %d", op, check());
+        }
+    }
+}
+
+static void flags_and_deadlines(void **state)
+{
+    (void)state;
+    for (unsigned op = 1; op < MSG_OPS; op++) {
+        make(op);
+        head->flags = MSG_AGAIN;
+        assert_int_equal(check(), 0);
+        for (unsigned flag = 2; flag <= 0x8000; flag <<= 1) {
+            head->flags = (uint16_t)flag;
+            assert_int_equal(check(), -EINVAL);
+        }
+        make(op);
+        head->deadline = -1;
+        assert_int_equal(check(), -EINVAL);
+        head->deadline = INT64_MAX;
+        assert_int_equal(check(), 0);
+    }
+}
+
+/* Sets one field to each value in turn: the last `bad` of them must be refused, the others not. The length follows by
+ * `per` bytes a unit, so that only the value itself can be wrong. */
+#define FIELD(op, type, field, base, per, ...)                                                          \
+    do {                                                                                                \
+        static const uint64_t values_[] = {__VA_ARGS__};                                                \
+        for (unsigned i_ = 0; i_ < sizeof values_ / sizeof values_[0]; i_++) {                          \
+            uint32_t whole_ = make(op);                                                                 \
+            uint64_t bytes_ = whole_ - (uint64_t)(base) * (per) + values_[i_] * (per);                  \
+            AS(type)->field = (__typeof__(AS(type)->field))values_[i_];                                 \
+            head->bytes = bytes_ < RING_MESSAGE_MAX ? (uint32_t)bytes_ : RING_MESSAGE_MAX;              \
+            int want_ = i_ < GOOD ? 0 : -EINVAL;                                                        \
+            if (check() != want_) {                                                                     \
+                fail_msg(#op " with " #field " %llu: %d", (unsigned long long)values_[i_], check());    \
+            }                                                                                           \
+        }                                                                                               \
+    } while (0)
+
+static void counts_have_bounds(void **state)
+{
+    (void)state;
+#define GOOD 2
+    FIELD(MSG_GRANT, struct msg_grant, count, 3, 0, 1, 64, 0, 65, UINT32_MAX);
+    FIELD(MSG_GRANT, struct msg_grant, size, 4096, 0, 0, OBJECT_MAX, OBJECT_MAX + 1u, UINT32_MAX);
+    FIELD(MSG_PUT, struct msg_put, want, 2, 0, 0, 4, 5, UINT32_MAX);
+    FIELD(MSG_PUT, struct msg_put, object.key_size, 5, 1, 1, KEY_MAX, 0, KEY_MAX + 1, UINT16_MAX);
+    FIELD(MSG_PUT, struct msg_put, object.size, 9, 0, 0, OBJECT_MAX, OBJECT_MAX + 1u, UINT32_MAX);
+    FIELD(MSG_CREATE, struct msg_create, object.key_size, 5, 1, 1, KEY_MAX, 0, KEY_MAX + 1, UINT16_MAX);
+    FIELD(MSG_CREATE, struct msg_create, object.size, 9, 0, 0, OBJECT_MAX, OBJECT_MAX + 1u, UINT32_MAX);
+    FIELD(MSG_SEAL, struct msg_seal, count, 3, sizeof(struct msg_member), 1, GROUP_MAX, 0, GROUP_MAX + 1, UINT32_MAX,
+          UINT32_MAX / 24 + 2);
+    FIELD(MSG_ABORT, struct msg_tokens, count, 2, sizeof(struct msg_token), 0, 2 * GROUP_MAX, 2 * GROUP_MAX + 1, UINT32_MAX,
+          UINT32_MAX / 16 + 2);
+    FIELD(MSG_RESUME, struct msg_tokens, count, 2, sizeof(struct msg_token), 0, 2 * GROUP_MAX, 2 * GROUP_MAX + 1);
+    FIELD(MSG_REMOVE, struct msg_key, key_size, 5, 1, 1, KEY_MAX, 0, KEY_MAX + 1, UINT16_MAX);
+    FIELD(MSG_STAT, struct msg_key, key_size, 5, 1, 1, KEY_MAX, 0, KEY_MAX + 1, UINT16_MAX);
+    FIELD(MSG_FIND, struct msg_key, key_size, 5, 1, 1, KEY_MAX, 0, KEY_MAX + 1, UINT16_MAX);
+    FIELD(MSG_REVOKE, struct msg_key, key_size, 5, 1, 1, KEY_MAX, 0, KEY_MAX + 1, UINT16_MAX);
+    FIELD(MSG_HOLD, struct msg_hold, key_size, 5, 1, 1, KEY_MAX, 0, KEY_MAX + 1, UINT16_MAX);
+    FIELD(MSG_HOLD, struct msg_hold, label_size, 2, 1, 1, LABEL_MAX, 0, LABEL_MAX + 1, UINT16_MAX);
+    FIELD(MSG_HOLD, struct msg_hold, ttl_ns, 0, 0, 0, INT64_MAX, (uint64_t)INT64_MIN, UINT64_MAX);
+    FIELD(MSG_DROP, struct msg_hold, label_size, 2, 1, 1, LABEL_MAX, 0, LABEL_MAX + 1, UINT16_MAX);
+    FIELD(MSG_LIST, struct msg_list, max, 10, 0, 1, UINT32_MAX, 0);
+    FIELD(MSG_LIST, struct msg_list, prefix_size, 5, 1, 0, KEY_MAX, KEY_MAX + 1, UINT16_MAX);
+    FIELD(MSG_LIST, struct msg_list, after_size, 2, 1, 0, KEY_MAX, KEY_MAX + 1, UINT16_MAX);
+    FIELD(MSG_NAMESPACE, struct msg_namespace, name_size, 5, 1, 1, NAME_MAX_BYTES, 0, NAME_MAX_BYTES + 1, UINT32_MAX);
+    FIELD(MSG_GROW, struct msg_grow, entries, 0, 0, 1, PINS_CAPACITY, 0, PINS_CAPACITY + 1, UINT32_MAX);
+    FIELD(MSG_QUERY, struct msg_query, what, 0, 0, 0, QUERY_KINDS - 1, QUERY_KINDS, UINT32_MAX);
+    FIELD(MSG_QUERY, struct msg_query, key_size, 5, 1, 0, KEY_MAX, KEY_MAX + 1, UINT16_MAX);
+#undef GOOD
+}
+
+static void fields_of_later_versions(void **state)
+{
+    (void)state;
+#define GOOD 1
+    FIELD(MSG_PUT, struct msg_put, reserved, 0, 0, 0, 1);
+    FIELD(MSG_SEAL, struct msg_seal, reserved, 0, 0, 0, 1);
+    FIELD(MSG_ABORT, struct msg_tokens, reserved, 0, 0, 0, 1);
+    FIELD(MSG_REMOVE, struct msg_key, reserved, 0, 0, 0, 1);
+    FIELD(MSG_LIST, struct msg_list, reserved, 0, 0, 0, 1);
+    FIELD(MSG_NAMESPACE, struct msg_namespace, reserved, 0, 0, 0, 1);
+    FIELD(MSG_GROW, struct msg_grow, reserved, 0, 0, 0, 1);
+    FIELD(MSG_QUERY, struct msg_query, reserved, 0, 0, 0, 1);
+    FIELD(MSG_STAT, struct msg_key, counter, 0, 0, 0, 1);
+    FIELD(MSG_STAT, struct msg_key, region, 0, 0, 0, 1);
+    FIELD(MSG_FIND, struct msg_key, counter, 0, 0, 0, 1);
+    FIELD(MSG_REVOKE, struct msg_key, region, 0, 0, 0, 1);
+    FIELD(MSG_DROP, struct msg_hold, ttl_ns, 0, 0, 0, 1);
+    FIELD(MSG_CREATE, struct msg_create, object.checksum, 0, 0, 0, 1);
+#undef GOOD
+    make(MSG_REMOVE);
+    AS(struct msg_key)->counter = AS(struct msg_key)->region = 7;
+    assert_int_equal(check(), 0);
+    make(MSG_PUT);
+    AS(struct msg_put)->object.segment = 16;
+    assert_int_equal(check(), -EOPNOTSUPP);
+    make(MSG_CREATE);
+    AS(struct msg_create)->object.segment = 16;
+    assert_int_equal(check(), -EOPNOTSUPP);
+}
+
+/* Every reply fits a message, and a request that passed has a reply that can be reserved. */
+static void replies_are_bounded(void **state)
+{
+    (void)state;
+    for (unsigned op = 1; op < MSG_OPS; op++) {
+        make(op);
+        uint32_t most = msg_reply_max(head);
+        assert_true(most >= sizeof(struct msg_reply));
+        assert_true(most <= RING_MESSAGE_MAX);
+    }
+    make(MSG_GRANT);
+    assert_int_equal(msg_reply_max(head), sizeof(struct msg_reply) + 3 * sizeof(struct msg_token));
+    make(MSG_PUT);
+    assert_int_equal(msg_reply_max(head), sizeof(struct msg_reply) + 2 * sizeof(struct msg_token));
+    make(MSG_CREATE);
+    assert_int_equal(msg_reply_max(head), sizeof(struct msg_reply) + sizeof(struct msg_token));
+    make(MSG_SEAL);
+    assert_int_equal(msg_reply_max(head), sizeof(struct msg_reply) + 1);
+}
+
+/* Random bytes behind a right head: refused or accepted, but never read beyond what came (the sanitizer's part). */
+static void random_bodies(void **state)
+{
+    uint64_t s = *(const uint64_t *)*state;
+    for (unsigned i = 0; i < 200000; i++) {
+        uint32_t bytes = (uint32_t)(sizeof(struct msg_head) + s % 200);
+        struct msg_head *m = malloc(bytes);
+        assert_non_null(m);
+        for (uint32_t k = 0; k < bytes; k++) {
+            s = s * 6364136223846793005u + 1442695040888963407u;
+            ((uint8_t *)m)[k] = (uint8_t)(s >> (s >> 62 ? 60 : 33));
+        }
+        m->bytes = bytes;
+        m->op = (uint16_t)(s >> 40) % 40;
+        m->flags = 0;
+        m->deadline = 0;
+        int rc = msg_check(m, bytes);
+        assert_true(rc == 0 || rc == -EINVAL || rc == -EOPNOTSUPP);
+        if (rc == 0) {
+            assert_true(msg_reply_max(m) <= RING_MESSAGE_MAX);
+        }
+        free(m);
+    }
+}
+
+int main(void)
+{
+    struct timespec t;
+    const char *given = getenv("BERTH_SEED");
+    clock_gettime(CLOCK_REALTIME, &t);
+    static uint64_t seed;
+    static uint64_t *where = &seed;
+    seed = given ? strtoull(given, NULL, 0) : (uint64_t)t.tv_nsec << 20 | 1;
+    print_message("seed %llu\n", (unsigned long long)seed);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(right_ones_pass),
+        cmocka_unit_test(lengths_must_add_up),
+        cmocka_unit_test(operations_out_of_range),
+        cmocka_unit_test(flags_and_deadlines),
+        cmocka_unit_test(counts_have_bounds),
+        cmocka_unit_test(fields_of_later_versions),
+        cmocka_unit_test(replies_are_bounded),
+        cmocka_unit_test_prestate(random_bodies, where),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
