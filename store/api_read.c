@@ -92,20 +92,19 @@ static __attribute__((noinline)) int get_whole(struct berth *b, struct berth_key
         return refuse_get(b, &key, flags);
     }
     struct client_thread *t = thread_self();
-    if (t->gets++ % STAT_SAMPLE != 0 || b->unmeasured) {
+    if (t->left == 0 || t->handle != b->id) {
+        touch_turn(b, t);
+        t->visits++;
+    }
+    uint32_t sample = t->handle == b->id ? STAT_VISITS : STAT_VISITS * THREAD_TURN;
+    if (t->visits % sample != 0 || b->unmeasured) {
         return get_one(b, t, &key, view, flags, deadline);
     }
+    t->visits++;
     int64_t start = client_now();
     int rc = get_one(b, t, &key, view, flags, deadline);
     stat_get_ns(b, t, client_now() - start);
     return rc;
-}
-
-static inline bool common_get(const struct berth *b, const struct client_thread *t, const struct berth_key *key,
-                              const struct berth_view *view, unsigned flags)
-{
-    return !bad_get(b, key, view, flags) && !(flags & BERTH_VERIFY) && key->size <= KEY_INLINE && t->started && !t->shared
-           && t->gets % STAT_SAMPLE != 0 && t->handle == b->id && t->n_touches + 1u < THREAD_TOUCHES && !read_refused(b);
 }
 
 /* What nearly every get is: a short key, the first entry with its tag, nothing to wait for. It makes no call, so that it
@@ -114,19 +113,18 @@ __attribute__((flatten)) int berth_get(struct berth *b, struct berth_key key, st
                                        int64_t deadline)
 {
     struct client_thread *t = &client_thread;
-    if (__builtin_expect(!common_get(b, t, &key, view, flags), 0)) {
+    if (__builtin_expect(bad_get(b, &key, view, flags) || (flags & BERTH_VERIFY) || key.size > KEY_INLINE
+                             || t->handle != b->id || t->left == 0 || read_refused(b),
+                         0)) {
         return get_whole(b, key, view, flags, deadline);
     }
     const struct lookup *l = &b->lookup;
     struct wanted w;
     find_start(l, &w, &key);
     uint32_t slot = find_first(l, &w), entry = t->cursor;
-    if (__builtin_expect(slot == SLOT_NONE || !pin_free(b, entry), 0)) {
-        return get_whole(b, key, view, flags, deadline);
-    }
     const struct slot_header *h = find_header(l, slot);
     find_prefetch(h);
-    if (__builtin_expect(!pin_try(b, entry, slot), 0)) {
+    if (__builtin_expect(slot == SLOT_NONE || !pin_free(b, entry) || !pin_try(b, entry, slot), 0)) {
         return get_whole(b, key, view, flags, deadline);
     }
     bool good = word_state(slot_load(h)) == SLOT_READY && !atomic_load_explicit(&h->group, memory_order_acquire)
@@ -135,15 +133,11 @@ __attribute__((flatten)) int berth_get(struct berth *b, struct berth_key key, st
         pin_drop(b, t, entry);
         return get_whole(b, key, view, flags, deadline);
     }
-    t->gets++;
     read_view(b, (struct found){.slot = slot, .entry = entry}, view);
     if (__builtin_expect(!b->unmeasured, 1)) {
         stat_hit(b, t, h->size);
     }
-    if (t->last_touch != slot && !(flags & BERTH_NO_TOUCH)) {
-        t->last_touch = slot;
-        t->touch[t->n_touches++] = slot;
-    }
+    t->touch[--t->left] = flags & BERTH_NO_TOUCH ? 0 : slot + 1;
     return 0;
 }
 

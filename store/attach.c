@@ -290,7 +290,7 @@ int attach_first(struct berth *b, int socket)
 
 static void reset_ring(struct ring_shared *r)
 {
-    /* The node that shared it has closed its socket, and nobody here uses it while the calls are down. */
+    /* Nobody here uses it while the calls are down, and a node that still has it finds it empty, or broken, and hangs up. */
     atomic_store(&r->request_tail, 0);
     atomic_store(&r->request_head, 0);
     atomic_store(&r->reply_tail, 0);
@@ -320,6 +320,8 @@ int attach_again(struct berth *b)
     }
     struct attach_welcome w;
     int fds[ATTACH_WELCOME_FDS];
+    /* Where it was this side that gave up, the node still has the session connected, and would refuse it to another. */
+    shutdown(b->calls.socket, SHUT_RDWR);
     atomic_store_explicit(&b->muted, true, memory_order_relaxed);
     reset_ring(b->ring);
     int rc = greet(b, socket, client_now() + AGAIN_NS, &w, fds);

@@ -1,6 +1,7 @@
 /* attach.h: what client and node say on the Unix socket (SOCK_SEQPACKET): attach, liveness, wake-up, descriptors.
  *
- * One hello, one welcome; after that the socket carries nothing: its hang-up is a reason to look whether the other side
+ * One hello, one welcome; after that the socket carries nothing but single bytes that wake a client of another user, whose
+ * eventfd the node does not trust to take a write without waiting: its hang-up is a reason to look whether the other side
  * lives, never proof (PROTOCOLS rule 6). All requests go through the ring.
  *
  * Hello comes with three descriptors: the ring (a memfd of sizeof(struct ring_shared), sealed SHRINK | GROW; its header

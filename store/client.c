@@ -17,6 +17,8 @@
 
 #define DEFAULT_TIMEOUT_NS INT64_C(30000000000)
 #define DETACH_NS INT64_C(1000000000)
+/* In words; away from the start of a page, where the hot stores of a get may be (see thread.c). */
+#define LIFE_OFFSET 500u
 #define LAST_SOCKET "/run/berth/berth.sock"
 
 static _Atomic uint64_t handles;
@@ -115,7 +117,7 @@ static int make_life(struct berth *b)
         munmap(page, PAGE_BYTES);
         return -error;
     }
-    b->life = page;
+    b->life = (_Atomic uint32_t *)page + LIFE_OFFSET;
     atomic_store_explicit(b->life, LIFE_LIVE, memory_order_relaxed);
     return 0;
 }
@@ -160,7 +162,7 @@ static void dismantle(struct berth *b)
         server_embedded_stop(b->server);
     }
     if (b->life) {
-        munmap(b->life, PAGE_BYTES);
+        munmap(b->life - LIFE_OFFSET, PAGE_BYTES);
     }
     calls_free(b);
     pthread_mutex_destroy(&b->lock);
@@ -188,6 +190,13 @@ static struct berth *make(void)
     return b;
 }
 
+static const char *why_unreachable(int error)
+{
+    return error == ENOENT         ? "the socket does not exist"
+           : error == ECONNREFUSED ? "nobody listens at the socket"
+                                   : strerror(error);
+}
+
 static int connect_path(struct berth *b, const char *path)
 {
     int n = snprintf(b->path, sizeof b->path, "%s", path);
@@ -199,7 +208,7 @@ static int connect_path(struct berth *b, const char *path)
         return berth_fail(-EACCES, "no permission for socket '%s': run as the node's user or group", b->path);
     }
     return fd >= 0 ? fd : berth_fail(BERTH_ENODE, "no node at '%s' (%s): start berthd, or name another with -n or $BERTH_NODE",
-                                     b->path, strerror(-fd));
+                                     b->path, why_unreachable(-fd));
 }
 
 static int connect_default(struct berth *b)
@@ -295,7 +304,7 @@ static void close_in_child(struct berth *b)
     close_fd(b->calls.wake_fd);
     close_fd(b->calls.doorbell);
     close_fd(b->calls.socket);
-    munmap(b->life, PAGE_BYTES);
+    munmap(b->life - LIFE_OFFSET, PAGE_BYTES);
     free(b->calls.reply);
     free(b);
 }
@@ -323,7 +332,7 @@ void berth_close(struct berth *b)
     }
     struct client_thread *t = thread_self();
     if (t->handle == b->id) {
-        t->handle = t->n_touches = 0;
+        t->handle = 0;
     }
     detach(b);
     pthread_mutex_lock(&b->lock);

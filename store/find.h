@@ -74,14 +74,21 @@ static inline uint32_t find_slot(const struct lookup *l, uint64_t entry, uint32_
     return entry >> 32 == tag && slot < l->n_headers ? slot : SLOT_NONE;
 }
 
-/* Slot of the first entry of the home bucket that has the tag: nearly always the key's. */
+/* Slot of the first entry with the tag on the way from home: nearly always the key's. */
 static inline uint32_t find_first(const struct lookup *l, const struct wanted *w)
 {
-    unsigned match = find_match(w->home, w->tag);
-    if (!match) {
-        return SLOT_NONE;
+    for (uint32_t i = 0; i < LOOKUP_PROBES; i++) {
+        const struct lookup_bucket *bucket = w->home + i;
+        unsigned match = find_match(bucket, w->tag);
+        if (__builtin_expect(match != 0, 1)) {
+            const _Atomic uint64_t *at = &bucket->entry[__builtin_ctz(match)];
+            return find_slot(l, atomic_load_explicit(at, memory_order_acquire), w->tag);
+        }
+        if (atomic_load_explicit(&bucket->passed, memory_order_acquire) == 0) {
+            break;
+        }
     }
-    return find_slot(l, atomic_load_explicit(&w->home->entry[__builtin_ctz(match)], memory_order_acquire), w->tag);
+    return SLOT_NONE;
 }
 
 static inline const struct slot_header *find_header(const struct lookup *l, uint32_t slot)

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 static void *map_plain(int fd, uint64_t bytes, int prot)
 {
@@ -33,6 +34,15 @@ struct mapping {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct mapping *mappings;
+
+/* A forked child has none of its parent's mappings, only their list. */
+static void forget_parents(void)
+{
+    static pid_t owner;
+    if (owner != getpid())
+        mappings = NULL;
+    owner = getpid();
+}
 
 static struct mapping *mapping_find(const struct stat *st, uint64_t bytes)
 {
@@ -71,6 +81,7 @@ void *map_shared(int fd, uint64_t bytes, int prot)
     if (fstat(fd, &st) != 0)
         return NULL;
     pthread_mutex_lock(&lock);
+    forget_parents();
     struct mapping *m = mapping_find(&st, bytes);
     if (!m)
         m = mapping_make(fd, &st, bytes, prot);
@@ -87,6 +98,7 @@ void unmap_shared(void *map, uint64_t bytes)
 {
     (void)bytes;
     pthread_mutex_lock(&lock);
+    forget_parents();
     for (struct mapping **at = &mappings; *at; at = &(*at)->next) {
         struct mapping *m = *at;
         if (m->map != map)

@@ -107,13 +107,23 @@ static int check_list(const struct msg_head *m)
     return exact(m, sizeof *l, (uint64_t)l->prefix_size + l->after_size);
 }
 
+/* Of a namespace's name: it is kept as text, here and in settings. */
+static int name_byte(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-';
+}
+
 static int check_namespace(const struct msg_head *m)
 {
     const struct msg_namespace *n = (const struct msg_namespace *)m;
     if (short_of(m, sizeof *n) || n->name_size < 1 || n->name_size > NAME_MAX_BYTES || n->reserved != 0) {
         return -EINVAL;
     }
-    return exact(m, sizeof *n, n->name_size);
+    int rc = exact(m, sizeof *n, n->name_size);
+    for (uint32_t i = 0; rc == 0 && i < n->name_size; i++) {
+        rc = name_byte(((const char *)(n + 1))[i]) ? 0 : -EINVAL;
+    }
+    return rc;
 }
 
 static int check_grow(const struct msg_head *m)

@@ -251,6 +251,10 @@ static void send_again(struct node *n, const struct effect *e, const struct memb
             batch_delete(n->open->batch, slot_key(n, m[i].old, buf));
         }
     }
+    const struct session *s = session_find(n, e->session);
+    if (s) { /* the row that says so went with the batch that failed */
+        batch_session(n->open->batch, s->id, &s->row);
+    }
 }
 
 static void fail_seal(struct node *n, const struct effect *e, const struct member *m, int32_t status)
@@ -328,7 +332,7 @@ void work_committed(struct node *n, struct batch *batch, int32_t status)
     }
     for (uint32_t i = 0; i < w->n_effects; i++) {
         const struct effect *e = &w->effects[i];
-        const struct member *m = &w->members[e->first];
+        const struct member *m = e->n ? &w->members[e->first] : NULL;
         for (uint32_t k = 0; k < e->n; k++) {
             if (!m[k].kept) {
                 pending_drop(&n->pending, m[k].hash.home);

@@ -118,7 +118,9 @@ static long next(struct ring_end *e, struct msg_head *head)
         if (head->op != MSG_PAD) {
             return head->bytes <= RING_MESSAGE_MAX ? (long)head->bytes : -EPROTO;
         }
-        if (head->bytes != end) {
+        /* At the ring's start every message has room: so there is one pad at most before a message, and a producer that
+         * goes on writing pads can't keep its consumer here. */
+        if (head->bytes != end || end == e->size) {
             return -EPROTO;
         }
         e->mine += end;

@@ -8,6 +8,9 @@
 
 /* Threads begin this far apart in a pin table, on cache lines of their own. */
 #define CURSOR_STRIDE (PINS_SEGMENT / STAT_LANES)
+/* Not at the same offset in their page as the thread's counters: a load whose low 12 address bits are those of a store before
+ * it waits for that store. */
+#define CURSOR_OFFSET (CURSOR_STRIDE / 2)
 
 _Static_assert(STAT_LANES == 64, "one word has a bit for each lane");
 
@@ -54,7 +57,7 @@ void thread_start(struct client_thread *t)
     t->lane = take_lane();
     t->shared = t->lane == STAT_LANES - 1;
     uint32_t place = t->shared ? t->lane + atomic_fetch_add_explicit(&sharers, 1, memory_order_relaxed) : t->lane;
-    t->cursor = t->home = place % STAT_LANES * CURSOR_STRIDE;
+    t->cursor = t->home = place % STAT_LANES * CURSOR_STRIDE + CURSOR_OFFSET;
     t->started = true;
     pthread_setspecific(end_key, t);
 }

@@ -5,20 +5,21 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define THREAD_TOUCHES 16u /* gets whose touches go to the node together */
+#define THREAD_TURN 16u /* gets between two visits to what needs more than a store */
 
 struct client_thread {
+    /* what every get needs */
+    uint64_t handle; /* whose gets count below; 0: none's: a thread without a lane of its own goes the long way */
+    uint32_t left;   /* gets until the next visit */
+    uint32_t cursor; /* pin entry to try first */
+    uint32_t touch[THREAD_TURN]; /* slot + 1 of the get that found `left` at this index; 0: no touch */
+
+    uint32_t home;   /* where its pin entries begin: others' releases do not send the cursor below */
+    uint32_t lane;
+    uint32_t visits;
     bool started;
     bool shared;     /* its lane is the last one, which all threads beyond have together */
     uint8_t strangers;
-    uint8_t n_touches;
-    uint32_t lane;
-    uint32_t cursor; /* entry to try first */
-    uint32_t home;   /* where its entries begin: others' releases do not send it below */
-    uint32_t gets;
-    uint32_t last_touch;
-    uint64_t handle; /* whose touches stand below */
-    uint32_t touch[THREAD_TOUCHES];
 };
 
 /* initial-exec: one load, no call, from the shared library too. */

@@ -1,14 +1,33 @@
 /* touch.c: see touch.h. */
 #include "store/touch.h"
 
-void touch_stranger(struct berth *b, struct client_thread *t, uint32_t slot)
+#define STRANGERS_MAX 16u /* gets of another handle after which the thread goes over to it */
+
+void touch_flush(struct berth *b, struct client_thread *t)
 {
-    if (t->n_touches == 0 || ++t->strangers >= TOUCH_STRANGERS) {
-        t->handle = b->id;
-        t->strangers = t->n_touches = 0;
-        t->last_touch = SLOT_NONE;
-        touch_one(b, t, slot);
+    uint32_t slots[THREAD_TURN], n = 0, last = 0;
+    if (t->handle != b->id) {
         return;
     }
-    touch_push(b, &slot, 1);
+    for (uint32_t i = THREAD_TURN; i-- > t->left;) { /* in the order of the gets; one object read again counts once */
+        if (t->touch[i] && t->touch[i] != last) {
+            slots[n++] = t->touch[i] - 1;
+        }
+        last = t->touch[i];
+    }
+    t->left = THREAD_TURN;
+    if (n) {
+        touch_push(b, slots, n);
+    }
+}
+
+void touch_turn(struct berth *b, struct client_thread *t)
+{
+    if (t->handle == b->id) {
+        touch_flush(b, t);
+    } else if (!t->shared && (t->handle == 0 || ++t->strangers >= STRANGERS_MAX)) {
+        t->handle = b->id;
+        t->left = THREAD_TURN;
+        t->strangers = 0;
+    }
 }

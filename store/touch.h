@@ -9,8 +9,6 @@
 #include "store/client.h"
 #include "store/thread.h"
 
-#define TOUCH_STRANGERS 16u
-
 static inline void touch_push(struct berth *b, const uint32_t *slots, uint32_t n)
 {
     if (atomic_load_explicit(&b->muted, memory_order_relaxed)) {
@@ -25,31 +23,20 @@ static inline void touch_push(struct berth *b, const uint32_t *slots, uint32_t n
     atomic_fetch_add_explicit(tail, n, memory_order_release);
 }
 
-static inline void touch_flush(struct berth *b, struct client_thread *t)
-{
-    if (t->n_touches && t->handle == b->id) {
-        touch_push(b, t->touch, t->n_touches);
-        t->n_touches = 0;
-    }
-}
+/* Tells the node what this thread has kept for the handle; the thread's turn begins again. */
+void touch_flush(struct berth *b, struct client_thread *t);
 
-/* A thread that goes between handles keeps touches for one of them; the others' go at once. */
-void touch_stranger(struct berth *b, struct client_thread *t, uint32_t slot);
+/* Begins a turn of THREAD_TURN gets: flushes, and gives the thread to the handle that it works with now. A thread that goes
+ * between handles stays with one of them: the others' gets go the long way. */
+void touch_turn(struct berth *b, struct client_thread *t);
 
+/* A get that went the long way. */
 static inline void touch_one(struct berth *b, struct client_thread *t, uint32_t slot)
 {
-    if (__builtin_expect(t->handle != b->id, 0)) {
-        touch_stranger(b, t, slot);
-        return;
-    }
-    if (t->last_touch == slot) {
-        return;
-    }
-    t->last_touch = slot;
-    t->touch[t->n_touches++] = slot;
-    if (t->n_touches == THREAD_TOUCHES) {
-        touch_push(b, t->touch, THREAD_TOUCHES);
-        t->n_touches = 0;
+    if (t->handle == b->id && t->left) {
+        t->touch[--t->left] = slot + 1;
+    } else {
+        touch_push(b, &slot, 1);
     }
 }
 

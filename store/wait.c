@@ -166,7 +166,7 @@ void calls_quiet(struct berth *b)
     }
 }
 
-/* After the welcome the socket carries nothing: whatever it says is that the other side has gone. */
+/* After the welcome the socket carries nothing but bytes that wake: its end says that the other side has gone. */
 static void look_at_socket(struct berth *b)
 {
     char byte;

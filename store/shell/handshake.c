@@ -19,6 +19,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #define FDS_MAX 8u /* more than a hello has: what comes too many is seen and closed */
@@ -291,8 +292,7 @@ static int session_resume(struct visit *v)
 
 static bool may_write(const struct visit *v)
 {
-    bool trusted = v->peer.uid == 0 || v->peer.uid == geteuid();
-    return trusted && !(v->hello.flags & ATTACH_READER);
+    return !v->session->foreign && !(v->hello.flags & ATTACH_READER);
 }
 
 static int find_applied(void *arg, uint64_t id, const struct session_row *row)
@@ -367,8 +367,10 @@ static void doorbell_ready(void *arg, int events)
 {
     struct session *c = arg;
     uint64_t rung;
+    struct iovec to = {.iov_base = &rung, .iov_len = sizeof(rung)};
     (void)events;
-    if (read(c->bell_fd, &rung, sizeof(rung)) < 0 && errno != EAGAIN)
+    /* The client shares the description, with its flags: it may have made it blocking, and have read it meanwhile. */
+    if (preadv2(c->bell_fd, &to, 1, -1, RWF_NOWAIT) < 0 && errno != EAGAIN)
         liveness_cut(c, "its doorbell can't be read");
 }
 
@@ -388,6 +390,7 @@ static void session_describe(struct visit *v, struct session_row *row)
     c->uid = v->peer.uid;
     c->pid = v->peer.pid;
     c->start_time = process_start_time(c->pid);
+    c->foreign = c->uid != 0 && c->uid != geteuid();
     c->writable = may_write(v);
     c->pid_fd = peer_pidfd(v->socket, v->fds[2], c->pid);
     memcpy(c->name, v->hello.name, sizeof(c->name));

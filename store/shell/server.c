@@ -118,6 +118,7 @@ static void housekeeping_due(uv_timer_t *timer)
     if (!error)
         s->unlinked[0] = 0;
     listener_tend(s->listener);
+    server_look_soon(s); /* a node that is never idle looks too */
 }
 
 /* ---- from other threads ---- */

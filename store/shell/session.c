@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #define TOUCH_CHUNK 256u
@@ -343,10 +344,13 @@ void session_wake(struct session *c)
     /* Taken down here, so that it is rung once a sleep and not once a pass until it has woken. */
     if (!c->attached || !atomic_load(&c->ring->client_sleeping) || !atomic_exchange(&c->ring->client_sleeping, 0))
         return;
-    /* The client may have filled its eventfd and made it blocking again: it must not stop the node. */
+    /* The client may fill its eventfd and make it blocking again at any moment. That is its own user's loss, but another
+     * user's must not stop the node: a socket can be written without waiting, whatever its flags say. */
     struct pollfd p = {.fd = c->wake_fd, .events = POLLOUT};
     uint64_t one = 1;
-    if (poll(&p, 1, 0) == 1 && write(c->wake_fd, &one, sizeof(one)) < 0)
+    if (c->foreign)
+        send(c->socket_fd, &one, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+    else if (poll(&p, 1, 0) == 1 && write(c->wake_fd, &one, sizeof(one)) < 0)
         log_event(LOG_DEBUG, "eventfd of session %llu can't be rung: %s", (unsigned long long)c->id, strerror(errno));
 }
 

@@ -34,7 +34,7 @@ struct settings {
     uint32_t log_level;   /* error | warning | info | debug */
     struct node_namespace namespaces[SETTINGS_NAMESPACES]; /* [namespace NAME] replaceable = yes|no */
     uint32_t n_namespaces;
-    bool embedded; /* set by server_embedded: a private region that is removed at close, no listening socket, no WRITEMAP */
+    bool embedded; /* by server_embedded: a private region, removed at close; no listening socket, no WRITEMAP */
     struct {
         enum setting_origin origin;
         char text[128];  /* as given */

@@ -39,6 +39,7 @@ struct session {
     uid_t uid;
     uint64_t start_time;
     bool writable;
+    bool foreign;  /* neither the node's user nor root */
     bool attached; /* has a connection and a ring */
     bool dead;     /* the core was told: its pins count no more */
     bool closed;   /* off the list, freed at the end of the pass */

@@ -14,4 +14,4 @@ for option in RDMA CUDA; do
     refused "-D$option=ON" "has no $option code: use AUTO or OFF"
     refused "-D$option=MAYBE" "$option is 'MAYBE': it must be AUTO, ON or OFF"
 done
-"$CMAKE" -S . -B "$directory/c" -DCMAKE_C_COMPILER="$CC" -DRDMA=OFF -DCUDA=AUTO >/dev/null
+"$CMAKE" -S . -B "$directory/c" -DCMAKE_C_COMPILER="$CC" -DRDMA=OFF -DCUDA=AUTO -DBUILD_TESTING=OFF >/dev/null

@@ -292,6 +292,26 @@ static void test_descriptors_of_another_user(void **state)
     daemon_end(&d);
 }
 
+/* Of a socket it is said what is wrong with the socket. */
+static void test_no_node_is_said_clearly(void **state)
+{
+    (void)state;
+    struct berth *b = NULL;
+    struct berth_error_info e;
+    daemon_start(&d, (const char *[]){"--pool", "8MiB", NULL});
+    daemon_kill(&d); /* leaves its socket */
+    assert_int_equal(berth_open(&b, d.node, NULL), BERTH_ENODE);
+    assert_int_equal(berth_error(NULL, &e), BERTH_ENODE);
+    assert_true(strstr(e.sentence, d.socket) && strstr(e.sentence, "nobody listens"));
+    assert_int_equal(unlink(d.socket), 0);
+    assert_int_equal(berth_open(&b, d.node, NULL), BERTH_ENODE);
+    berth_error(NULL, &e);
+    assert_true(strstr(e.sentence, d.socket) && strstr(e.sentence, "does not exist"));
+    assert_null(b);
+    daemon_again(&d);
+    daemon_end(&d);
+}
+
 /* ---- the same user ---- */
 
 static int stray_writer(void *arg)
@@ -491,6 +511,7 @@ int main(void)
         cmocka_unit_test(test_nobody_else_is_let_in),
         cmocka_unit_test(test_the_mode_of_a_restart_holds),
         cmocka_unit_test(test_descriptors_of_another_user),
+        cmocka_unit_test(test_no_node_is_said_clearly),
         cmocka_unit_test(test_stray_writes_fault),
         cmocka_unit_test(test_revoke_ends_who_pins),
         cmocka_unit_test(test_pin_quota),

@@ -1,14 +1,14 @@
 /* Group seal: two keys become new at one moment for readers that take no lock (PROTOCOLS rule 13).
  *
- * Members name the leader's slot, every member is projected, the leader's state word flips, old versions retire, the links
- * go. The daemon may die between any two steps; the next one finds the commit and goes on. Readers look keys up one by
- * one, or both with SAME_GROUP: pin both, compare tags, start again on a mixture.
+ * Members name the leader's slot, every member is projected, the leader's state word flips, old versions retire, the
+ * links go. The daemon may die between any two steps; the next one finds the commit and goes on. Readers look keys up
+ * one by one, or both with SAME_GROUP: pin both, compare tags, start again on a mixture.
  *
- * Checked: who has read one new member finds the other new and ready at once; who finds an old version retired finds the
- * new one ready at once; SAME_GROUP never returns a mixture.
+ * Checked: who has read one new member finds the other new and ready at once; who finds an old version retired finds
+ * the new one ready at once; SAME_GROUP never returns a mixture.
  *
- * Broken twins: LEADERFIRST (the leader flips before the members are projected), RETIREFIRST (old versions retire before the
- * flip), LINKFIRST (links go before the flip), NOCOMPARE (SAME_GROUP without the comparison).
+ * Broken twins: LEADERFIRST (the leader flips before the members are projected), RETIREFIRST (old versions retire
+ * before the flip), LINKFIRST (links go before the flip), NOCOMPARE (SAME_GROUP without the comparison).
  */
 #define WRITING 1
 #define READY 2
@@ -25,7 +25,7 @@ byte lookup[2]; /* slot */
 byte tag[4];    /* of the seal that made the slot's object */
 byte crashes;
 
-/* One try to get key k: a slot, or NONE: not now. Under a pin: slots are not used again here, that is pin.pml's matter. */
+/* One try to get a key: a slot, or NONE: not now. Slots are not used again here: that is pin.pml's matter. */
 inline try(wanted, out, gone)
 {
     out = lookup[wanted];

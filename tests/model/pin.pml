@@ -1,12 +1,12 @@
 /* Pin against retire (PROTOCOLS rules 1 to 4).
  *
  * Two threads of one client read two keys through the shared lookup while the daemon puts, replaces, evicts, aborts and
- * uses slots again. A lookup entry is a slot number without a generation: what it says is a hint. The reader takes a pin
- * entry by compare-and-swap from 0, loads the state word, and compares the key in the header under the pin; from there on
- * it trusts the header. The pin table grows by a segment that counts only once the daemon knows it.
+ * uses slots again. A lookup entry is a slot number without a generation: what it says is a hint. The reader takes a
+ * pin entry by compare-and-swap from 0, loads the state word, and compares the key in the header under the pin; from
+ * there on it trusts the header. The pin table grows by a segment that counts only once the daemon knows it.
  *
- * Every step is sequentially consistent, as the code's exchange, loads and fence are; what weaker orders would do is the
- * matter of the stress tests.
+ * Every step is sequentially consistent, as the code's exchange, loads and fence are; what weaker orders would do is
+ * the matter of the stress tests.
  *
  * Broken twins: SHARED (two threads share an entry), MOVE (a validated pin moves to another entry), GROW (a segment is
  * used before the daemon knows it), NORECHECK (the state is loaded before the pin only), NOSCAN (freed without a scan).

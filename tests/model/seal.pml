@@ -100,7 +100,11 @@ proctype reader()
     byte s;
 
     if
-    :: atomic { lookup != 0 && STATE(word[lookup - 1]) == READY -> s = lookup - 1; assert(committed[TOKEN(s, GEN(word[s]))]) }
+    :: atomic {
+            lookup != 0 && STATE(word[lookup - 1]) == READY ->
+            s = lookup - 1;
+            assert(committed[TOKEN(s, GEN(word[s]))])
+        }
     :: timeout
     fi
 }

@@ -6,7 +6,7 @@
 
 static bool was_present(const struct key *k, uint64_t since)
 {
-    return k->present || (k->vanished && k->vanished >= since);
+    return k->present || k->vanishing || (k->vanished && k->vanished >= since);
 }
 
 static bool was_absent(const struct key *k, uint64_t since)
@@ -25,7 +25,8 @@ static void told_gone(struct sim *s, uint32_t key)
     }
 }
 
-static void wrong(struct sim *s, uint32_t client, const struct request *r, const struct msg_reply *reply, const char *why)
+static void wrong(struct sim *s, uint32_t client, const struct request *r, const struct msg_reply *reply,
+                  const char *why)
 {
     sim_violation(s, "client %u: request %llu op %u key %d is answered %d, but %s", client,
                   (unsigned long long)r->message->id, r->message->op, (int)r->key, reply->status, why);
@@ -56,8 +57,8 @@ static void on_room(struct sim *s, uint32_t client, const struct request *r, con
         if (s->key[r->key].replaceable || !was_present(&s->key[r->key], r->step)) {
             wrong(s, client, r, reply, "the key was not there to be kept");
         }
-    } else if (reply->status != BERTH_EFULL && reply->status != -ETIMEDOUT && reply->status != BERTH_EQUOTA
-               && reply->status != -E2BIG) {
+    } else if (reply->status != BERTH_EFULL && reply->status != -ETIMEDOUT && reply->status != BERTH_EQUOTA &&
+               reply->status != -E2BIG) {
         wrong(s, client, r, reply, "that is no answer to it");
     }
     if (s->roomy && (reply->status == BERTH_EFULL || reply->status == -ETIMEDOUT) && s->n_open < 64) {
@@ -65,7 +66,8 @@ static void on_room(struct sim *s, uint32_t client, const struct request *r, con
     }
 }
 
-static void on_sealed(struct sim *s, uint32_t client, const struct request *r, const struct msg_reply *reply, uint32_t i)
+static void on_sealed(struct sim *s, uint32_t client, const struct request *r, const struct msg_reply *reply,
+                      uint32_t i)
 {
     const struct put *p = &s->puts[r->put[i]];
     if (p->state != PUT_SEALED && p->state != PUT_GONE) {
@@ -106,8 +108,8 @@ static void on_refused(struct sim *s, uint32_t client, const struct request *r, 
             shadow_close(s, r->put[i]);
         }
     }
-    if (reply->status != BERTH_EINDEXFULL && reply->status != BERTH_EFULL && reply->status != BERTH_EHASH
-        && !(reply->status == BERTH_EUNKNOWN && r->again)) {
+    if (reply->status != BERTH_EINDEXFULL && reply->status != BERTH_EFULL && reply->status != BERTH_EHASH &&
+        !(reply->status == BERTH_EUNKNOWN && r->again)) {
         wrong(s, client, r, reply, "that is no answer to it");
     }
 }
@@ -115,7 +117,8 @@ static void on_refused(struct sim *s, uint32_t client, const struct request *r, 
 static void on_seal(struct sim *s, uint32_t client, const struct request *r, const struct msg_reply *reply)
 {
     if (r->forged) {
-        if (reply->status != BERTH_ESTALE && !(r->again && reply->status == BERTH_EUNKNOWN) && !(r->again && reply->status >= 0)) {
+        if (reply->status != BERTH_ESTALE && !(r->again && reply->status == BERTH_EUNKNOWN) &&
+            !(r->again && reply->status >= 0)) {
             wrong(s, client, r, reply, "its token is not its client's");
         }
         return;
@@ -216,7 +219,8 @@ static void on_find(struct sim *s, uint32_t client, const struct request *r, con
         return;
     }
     const struct put *p = &s->puts[put];
-    if (p->key != r->key || (p->state != PUT_SEALED && p->state != PUT_GONE) || (p->gone_step && p->gone_step < r->step)) {
+    if (p->key != r->key || (p->state != PUT_SEALED && p->state != PUT_GONE) ||
+        (p->gone_step && p->gone_step < r->step)) {
         wrong(s, client, r, reply, "that was not the key's object");
     }
     if (stat && (st->size != p->size || st->counter != p->version || st->checksum != put + 1u)) {
@@ -226,7 +230,7 @@ static void on_find(struct sim *s, uint32_t client, const struct request *r, con
 
 static const struct key *key_named(const struct sim *s, uint32_t ns, const void *data, uint32_t size)
 {
-    for (uint32_t i = 0; i < SIM_KEYS; i++) {
+    for (uint32_t i = 0; i < s->keys; i++) {
         const struct key *k = &s->key[i];
         if (k->ns == ns && k->size == size && memcmp(k->data, data, size) == 0) {
             return k;
@@ -240,7 +244,7 @@ static void on_list(struct sim *s, uint32_t client, const struct request *r, con
 {
     uint32_t ns = ((const struct msg_list *)r->message)->ns, want = 0;
     const uint8_t *at = (const uint8_t *)(reply + 1), *end = (const uint8_t *)reply + reply->head.bytes;
-    for (uint32_t i = 0; i < SIM_KEYS; i++) {
+    for (uint32_t i = 0; i < s->keys; i++) {
         want += s->key[i].ns == ns && s->key[i].present;
     }
     if (reply->status < 0 || reply->count != want || reply->head.flags & MSG_HAS_MORE) {
@@ -254,7 +258,8 @@ static void on_list(struct sim *s, uint32_t client, const struct request *r, con
             return;
         }
         const struct key *k = key_named(s, ns, st + 1, st->key_size);
-        if (!k || !k->present || st->counter != k->record.counter || st->size != k->record.size || st->slot != k->record.slot) {
+        if (!k || !k->present || st->counter != k->record.counter || st->size != k->record.size ||
+            st->slot != k->record.slot) {
             wrong(s, client, r, reply, "an entry is no object");
             return;
         }
@@ -266,16 +271,28 @@ void shadow_reply(struct sim *s, uint32_t client, struct request *r, const struc
 {
     switch ((enum msg_op)r->message->op) {
     case MSG_GRANT:
-    case MSG_CREATE: on_room(s, client, r, reply); break;
+    case MSG_CREATE:
+        on_room(s, client, r, reply);
+        break;
     case MSG_PUT:
-    case MSG_SEAL: on_seal(s, client, r, reply); break;
-    case MSG_ABORT: on_abort(s, client, r, reply); break;
+    case MSG_SEAL:
+        on_seal(s, client, r, reply);
+        break;
+    case MSG_ABORT:
+        on_abort(s, client, r, reply);
+        break;
     case MSG_REMOVE:
     case MSG_HOLD:
-    case MSG_DROP: on_key(s, client, r, reply); break;
+    case MSG_DROP:
+        on_key(s, client, r, reply);
+        break;
     case MSG_STAT:
-    case MSG_FIND: on_find(s, client, r, reply); break;
-    case MSG_LIST: on_list(s, client, r, reply); break;
+    case MSG_FIND:
+        on_find(s, client, r, reply);
+        break;
+    case MSG_LIST:
+        on_list(s, client, r, reply);
+        break;
     default:
         if (reply->status) {
             wrong(s, client, r, reply, "that is no answer to it");

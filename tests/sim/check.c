@@ -1,4 +1,4 @@
-/* check.c: after every step: slots against pins and writers, and the core against itself; at rest: index, lookup and slots. */
+/* check.c: after every step: slots against pins and writers, the core against itself; at rest: index, lookup, slots. */
 #include "tests/sim/sim.h"
 
 #include "index/check.h"
@@ -39,8 +39,8 @@ static bool check_writer(struct sim *s, uint32_t put)
     bool writable = word_gen(word) == p->gen && word_state(word) == SLOT_WRITING;
     /* A token whose answer its client has not taken yet is given back when the connection is made again. */
     if (p->state == PUT_OPEN && p->told && !writable) {
-        sim_violation(s, "slot %u is %s while put %u of client %u is being written in it", p->slot, state_name(word), put,
-                      p->client);
+        sim_violation(s, "slot %u is %s while put %u of client %u is being written in it", p->slot, state_name(word),
+                      put, p->client);
     }
     return true;
 }
@@ -104,7 +104,7 @@ void check_rest(struct sim *s)
     if (check_region(&lmdb_ops, s->index, &s->lookup, s->top_slot + 1, difference, s, &result)) {
         sim_violation(s, "check_region fails");
     }
-    for (uint32_t i = 0; i < SIM_KEYS; i++) {
+    for (uint32_t i = 0; i < s->keys; i++) {
         struct key *k = &s->key[i];
         present += k->present;
         k->removing = k->dropping[0] = k->dropping[1] = false;

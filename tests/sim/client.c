@@ -90,14 +90,22 @@ static void take_tokens(struct sim *s, const struct msg_reply *r, bool lost)
 static uint32_t draw_size(struct sim *s)
 {
     switch (sim_below(s, s->big ? 12 : 10)) {
-    case 0: return 0;
-    case 1: return 1 + sim_below(s, 40);
-    case 2: return PAGE_BYTES;
-    case 3: return PAGE_BYTES + 1 + sim_below(s, 3 * PAGE_BYTES);
-    case 4: return sim_below(s, 64u << 10);
-    case 10: return UNIT_BYTES + sim_below(s, UNIT_BYTES);
-    case 11: return sim_below(s, UNIT_BYTES);
-    default: return 1 + sim_below(s, PAGE_BYTES);
+    case 0:
+        return 0;
+    case 1:
+        return 1 + sim_below(s, 40);
+    case 2:
+        return PAGE_BYTES;
+    case 3:
+        return PAGE_BYTES + 1 + sim_below(s, 3 * PAGE_BYTES);
+    case 4:
+        return sim_below(s, 64u << 10);
+    case 10:
+        return UNIT_BYTES + sim_below(s, UNIT_BYTES);
+    case 11:
+        return sim_below(s, UNIT_BYTES);
+    default:
+        return 1 + sim_below(s, PAGE_BYTES);
     }
 }
 
@@ -107,7 +115,8 @@ static uint32_t find_grant(struct sim *s, uint32_t client, uint32_t size)
     const struct client *c = &s->client[client];
     for (uint32_t i = 0; i < s->n_open; i++) {
         const struct put *p = &s->puts[s->open[i]];
-        if (p->session == c->session && p->told && !p->draft && p->state == PUT_OPEN && p->key == SIM_NONE && p->room >= size) {
+        if (p->session == c->session && p->told && !p->draft && p->state == PUT_OPEN && p->key == SIM_NONE &&
+            p->room >= size) {
             return s->open[i];
         }
     }
@@ -157,7 +166,9 @@ static void put_step(struct sim *s, uint32_t client, uint32_t task)
             t->state = PUT_SENT;
         }
         break;
-    default: t->kind = TASK_NONE; break;
+    default:
+        t->kind = TASK_NONE;
+        break;
     }
 }
 
@@ -186,7 +197,7 @@ static void group_step(struct sim *s, uint32_t client, uint32_t task)
     switch (t->state) {
     case GROUP_CREATE:
         if (t->at < t->want) {
-            send_create(s, client, task, (t->key + t->at++) % SIM_KEYS, draw_size(s));
+            send_create(s, client, task, (t->key + t->at++) % s->keys, draw_size(s));
             t->state = GROUP_CREATED;
         } else if (t->n == 0) {
             t->kind = TASK_NONE;
@@ -201,7 +212,9 @@ static void group_step(struct sim *s, uint32_t client, uint32_t task)
             group_finish(s, client, task);
         }
         break;
-    default: group_finish(s, client, task); break;
+    default:
+        group_finish(s, client, task);
+        break;
     }
 }
 
@@ -210,8 +223,13 @@ static void key_step(struct sim *s, uint32_t client, uint32_t task)
     static const uint16_t op[8] = {MSG_REMOVE, MSG_REMOVE, MSG_HOLD, MSG_DROP, MSG_DROP, MSG_STAT, MSG_FIND, MSG_FIND};
     struct task *t = &s->client[client].task[task];
     if (t->state == 0) {
+        uint16_t kind = op[sim_below(s, 8)];
+        for (uint32_t i = 0; i < s->keys && kind == MSG_DROP && sim_below(s, 4); i++) { /* mostly one that is held */
+            const struct key *k = &s->key[t->key];
+            t->key = k->label_came[t->label] > k->label_went[t->label] ? t->key : (t->key + 1) % s->keys;
+        }
         t->state = 1;
-        send_key(s, client, task, op[sim_below(s, 8)], t->key, t->label);
+        send_key(s, client, task, kind, t->key, t->label);
     } else {
         t->kind = TASK_NONE;
     }
@@ -252,17 +270,23 @@ static void begin(struct sim *s, uint32_t client, uint32_t task)
     struct client *c = &s->client[client];
     struct task *t = &c->task[task];
     uint32_t kind = sim_below(s, 100);
-    *t = (struct task){.key = sim_below(s, SIM_KEYS), .label = sim_below(s, SIM_LABELS), .size = draw_size(s),
+    *t = (struct task){.key = sim_below(s, s->keys),
+                       .label = sim_below(s, SIM_LABELS),
+                       .size = draw_size(s),
                        .want = 1 + sim_below(s, SIM_GROUP)};
-    if (!c->attached || kind < 40) {
+    if (!c->attached || kind < (s->crowded ? 20 : 40)) {
         t->kind = TASK_READ;
         reader_begin(s, client, task);
     } else if (kind < 65) {
         t->kind = TASK_PUT;
-    } else if (kind < 78) {
+    } else if (kind < (s->crowded ? 95 : 78)) {
         t->kind = TASK_GROUP;
     } else {
-        t->kind = kind < 90 ? TASK_KEY : kind < 92 ? TASK_LIST : kind < 95 ? TASK_FORGE : kind < 96 ? TASK_GROW : TASK_GIVE;
+        t->kind = kind < 90   ? TASK_KEY
+                  : kind < 92 ? TASK_LIST
+                  : kind < 95 ? TASK_FORGE
+                  : kind < 96 ? TASK_GROW
+                              : TASK_GIVE;
     }
 }
 
@@ -337,7 +361,8 @@ void client_step(struct sim *s, uint32_t client)
         }
         return;
     }
-    if (c->paused_until > s->now.mono || (c->slow && !sim_chance(s, c->slow)) || (sim_chance(s, 2) && take_reply(s, client))) {
+    if (c->paused_until > s->now.mono || (c->slow && !sim_chance(s, c->slow)) ||
+        (sim_chance(s, 2) && take_reply(s, client))) {
         return;
     }
     uint32_t task = sim_below(s, SIM_TASKS);
@@ -346,14 +371,28 @@ void client_step(struct sim *s, uint32_t client)
         return;
     }
     switch (t->kind) {
-    case TASK_NONE: begin(s, client, task); break;
-    case TASK_READ: reader_step(s, client, task); break;
-    case TASK_PUT: put_step(s, client, task); break;
-    case TASK_GROUP: group_step(s, client, task); break;
-    case TASK_KEY: key_step(s, client, task); break;
-    case TASK_FORGE: forge_step(s, client, task); break;
+    case TASK_NONE:
+        begin(s, client, task);
+        break;
+    case TASK_READ:
+        reader_step(s, client, task);
+        break;
+    case TASK_PUT:
+        put_step(s, client, task);
+        break;
+    case TASK_GROUP:
+        group_step(s, client, task);
+        break;
+    case TASK_KEY:
+        key_step(s, client, task);
+        break;
+    case TASK_FORGE:
+        forge_step(s, client, task);
+        break;
     case TASK_LIST:
     case TASK_GROW:
-    case TASK_GIVE: once_step(s, client, task); break;
+    case TASK_GIVE:
+        once_step(s, client, task);
+        break;
     }
 }

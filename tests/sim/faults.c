@@ -1,13 +1,19 @@
-/* faults.c: what goes wrong: clients that are killed, stopped, slow, leave or lose their connection; the node that dies. */
+/* faults.c: what goes wrong: clients are killed, stopped, slow, leave or lose their connection; the node dies. */
 #include "tests/sim/sim.h"
 
 #include <string.h>
 
-const char *const fault_names[FAULTS] = {
-    [FAULT_KILL] = "client_killed",     [FAULT_PAUSE] = "client_paused",         [FAULT_SLOW] = "client_slow",
-    [FAULT_CLOSE] = "client_closed",    [FAULT_HANGUP] = "connection_lost",      [FAULT_COMMIT] = "commit_failed",
-    [FAULT_CRASH] = "node_killed",      [FAULT_CRASH_COMMIT] = "node_killed_after_commit", [FAULT_STOP] = "node_stopped",
-    [FAULT_FORGED] = "token_forged",    [FAULT_LATE_WRITE] = "write_after_death"};
+const char *const fault_names[FAULTS] = {[FAULT_KILL] = "client_killed",
+                                         [FAULT_PAUSE] = "client_paused",
+                                         [FAULT_SLOW] = "client_slow",
+                                         [FAULT_CLOSE] = "client_closed",
+                                         [FAULT_HANGUP] = "connection_lost",
+                                         [FAULT_COMMIT] = "commit_failed",
+                                         [FAULT_CRASH] = "node_killed",
+                                         [FAULT_CRASH_COMMIT] = "node_killed_after_commit",
+                                         [FAULT_STOP] = "node_stopped",
+                                         [FAULT_FORGED] = "token_forged",
+                                         [FAULT_LATE_WRITE] = "write_after_death"};
 
 const char *const mutation_names[MUTATIONS] = {
     [MUTATE_NOTHING] = "nothing",       [MUTATE_SCAN] = "scan",   [MUTATE_COMMIT] = "commit",
@@ -110,7 +116,8 @@ static bool late_write(struct sim *s)
     for (uint32_t i = 0; i < s->n_open; i++) {
         const struct put *p = &s->puts[s->open[i]];
         const struct client *c = &s->client[p->client];
-        if (p->state == PUT_OPEN && p->session == c->session && !c->alive && (!c->death_told || s->now.mono < c->dead_until)) {
+        if (p->state == PUT_OPEN && p->session == c->session && !c->alive &&
+            (!c->death_told || s->now.mono < c->dead_until)) {
             memset(s->pool + (uint64_t)p->page * PAGE_BYTES, 0xbd, p->room);
             return true;
         }
@@ -130,15 +137,33 @@ void fault_step(struct sim *s)
             kill_client(s, client);
         }
         break;
-    case FAULT_PAUSE: c->paused_until = s->now.mono + (1 + sim_below(s, 100)) * 20 * MS; break;
-    case FAULT_SLOW: c->slow = sim_below(s, 20); break;
-    case FAULT_CLOSE: did = did && close_client(s, client); break;
-    case FAULT_HANGUP: did = did && hang_up(s, client); break;
-    case FAULT_CRASH: did = crash(s, false); break;
-    case FAULT_CRASH_COMMIT: did = crash(s, true); break;
-    case FAULT_STOP: did = sim_chance(s, 2) && stop(s); break;
-    case FAULT_LATE_WRITE: did = late_write(s); break;
-    default: did = false; break; /* these are counted where they happen */
+    case FAULT_PAUSE:
+        c->paused_until = s->now.mono + (1 + sim_below(s, 100)) * 20 * MS;
+        break;
+    case FAULT_SLOW:
+        c->slow = sim_below(s, 20);
+        break;
+    case FAULT_CLOSE:
+        did = did && close_client(s, client);
+        break;
+    case FAULT_HANGUP:
+        did = did && hang_up(s, client);
+        break;
+    case FAULT_CRASH:
+        did = crash(s, false);
+        break;
+    case FAULT_CRASH_COMMIT:
+        did = crash(s, true);
+        break;
+    case FAULT_STOP:
+        did = sim_chance(s, 2) && stop(s);
+        break;
+    case FAULT_LATE_WRITE:
+        did = late_write(s);
+        break;
+    default:
+        did = false;
+        break; /* these are counted where they happen */
     }
     s->faults[kind] += did;
 }

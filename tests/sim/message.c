@@ -37,8 +37,8 @@ static struct request *request_send(struct sim *s, uint32_t client, struct reque
     if (r->task < SIM_TASKS) {
         c->task[r->task].waits = r->message->id;
     }
-    sim_note(s, "client %u: sends op %u id %llu key %d put %d", client, r->message->op, (unsigned long long)r->message->id,
-             (int)r->key, r->n_puts ? (int)r->put[0] : -1);
+    sim_note(s, "client %u: sends op %u id %llu key %d put %d", client, r->message->op,
+             (unsigned long long)r->message->id, (int)r->key, r->n_puts ? (int)r->put[0] : -1);
     return r;
 }
 
@@ -54,8 +54,12 @@ struct request *send_grant(struct sim *s, uint32_t client, uint32_t task, uint32
 static struct msg_object object_of(struct sim *s, uint32_t key, uint32_t size)
 {
     const struct key *k = &s->key[key];
-    return (struct msg_object){.lineage = key + 1u, .parent = sim_below(s, 3), .size = size, .ns = k->ns,
-                               .ttl_s = sim_below(s, 2) * 60, .key_size = (uint16_t)k->size,
+    return (struct msg_object){.lineage = key + 1u,
+                               .parent = sim_below(s, 3),
+                               .size = size,
+                               .ns = k->ns,
+                               .ttl_s = sim_below(s, 2) * 60,
+                               .key_size = (uint16_t)k->size,
                                .priority = (uint8_t)sim_below(s, 3)};
 }
 
@@ -103,14 +107,16 @@ struct request *send_create(struct sim *s, uint32_t client, uint32_t task, uint3
     return request_send(s, client, r);
 }
 
-struct request *send_tokens(struct sim *s, uint32_t client, uint32_t task, uint16_t op, const uint32_t *puts, uint32_t n)
+struct request *send_tokens(struct sim *s, uint32_t client, uint32_t task, uint16_t op, const uint32_t *puts,
+                            uint32_t n)
 {
     bool seal = op == MSG_SEAL;
     size_t each = seal ? sizeof(struct msg_member) : sizeof(struct msg_token);
     size_t head = seal ? sizeof(struct msg_seal) : sizeof(struct msg_tokens);
     struct request *r = request_new(s, client, task, op, head + n * each);
     for (uint32_t i = 0; i < n; i++) {
-        r->forged |= s->puts[puts[i]].client != client || s->puts[puts[i]].state > PUT_ASKED || !s->client[client].alive;
+        r->forged |=
+            s->puts[puts[i]].client != client || s->puts[puts[i]].state > PUT_ASKED || !s->client[client].alive;
     }
     if (seal) {
         struct msg_seal *m = (struct msg_seal *)r->message;
@@ -140,7 +146,8 @@ struct request *send_resume(struct sim *s, uint32_t client)
         const struct put *p = &s->puts[s->open[i]];
         n += p->session == c->session && p->told;
     }
-    struct request *r = request_new(s, client, SIM_NONE, MSG_RESUME, sizeof(struct msg_tokens) + n * sizeof(struct msg_token));
+    struct request *r =
+        request_new(s, client, SIM_NONE, MSG_RESUME, sizeof(struct msg_tokens) + n * sizeof(struct msg_token));
     struct msg_tokens *m = (struct msg_tokens *)r->message;
     for (uint32_t i = 0; i < s->n_open; i++) {
         const struct put *p = &s->puts[s->open[i]];
@@ -160,7 +167,8 @@ struct request *send_key(struct sim *s, uint32_t client, uint32_t task, uint16_t
 {
     const struct key *k = &s->key[key];
     bool hold = op == MSG_HOLD || op == MSG_DROP;
-    struct request *r = request_new(s, client, task, op, (hold ? sizeof(struct msg_hold) + 3 : sizeof(struct msg_key)) + k->size);
+    struct request *r =
+        request_new(s, client, task, op, (hold ? sizeof(struct msg_hold) + 3 : sizeof(struct msg_key)) + k->size);
     if (hold) {
         struct msg_hold *m = (struct msg_hold *)r->message;
         uint8_t name[3] = {'l', (uint8_t)('0' + label), 'x'};

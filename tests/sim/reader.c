@@ -44,8 +44,8 @@ static void payload_verify(struct sim *s, uint32_t client, uint32_t put)
         uint32_t block = sim_below(s, blocks);
         struct stamp stamp = {put, p->key, block, p->size};
         if (memcmp(block_at(s, p->page, block), &stamp, stamp_bytes(p->size, block)) != 0) {
-            sim_violation(s, "client %u: block %u of key %u, put %u in slot %u has other bytes", client, block, p->key, put,
-                          p->slot);
+            sim_violation(s, "client %u: block %u of key %u, put %u in slot %u has other bytes", client, block, p->key,
+                          put, p->slot);
         }
     }
 }
@@ -63,7 +63,8 @@ static void start_reading(struct sim *s, struct reading *r)
     search_again(r);
     for (uint32_t i = 0; i < r->n; i++) {
         const struct key *k = &s->key[r->key[i]];
-        bool there = k->present && slot_load(&s->headers[k->record.slot]) == slot_word(k->record.generation, SLOT_READY);
+        bool there =
+            k->present && slot_load(&s->headers[k->record.slot]) == slot_word(k->record.generation, SLOT_READY);
         r->put_at_start[i] = there ? k->put : SIM_NONE;
     }
 }
@@ -75,7 +76,7 @@ void reader_begin(struct sim *s, uint32_t client, uint32_t task)
     *r = (struct reading){.n = sim_chance(s, 3) ? 1 + sim_below(s, 3) : 1};
     r->same_group = r->n > 1 && sim_chance(s, 2);
     for (uint32_t i = 0; i < r->n; i++) {
-        r->key[i] = sim_below(s, SIM_KEYS);
+        r->key[i] = sim_below(s, s->keys);
         r->entry[i] = r->put[i] = SIM_NONE;
     }
     start_reading(s, r);
@@ -196,7 +197,8 @@ static void step_state(struct sim *s, uint32_t client, uint32_t task)
         } else {
             try_again(s, client, task);
         }
-    } else if (link == 0 || (link <= s->super.max_headers && word_state(slot_load(&s->headers[link - 1])) == SLOT_READY)) {
+    } else if (link == 0 ||
+               (link <= s->super.max_headers && word_state(slot_load(&s->headers[link - 1])) == SLOT_READY)) {
         t->state = AT_KEY;
     } else {
         try_again(s, client, task);
@@ -269,13 +271,25 @@ void reader_step(struct sim *s, uint32_t client, uint32_t task)
     struct client *c = &s->client[client];
     struct task *t = &c->task[task];
     switch (t->state) {
-    case AT_BUCKET: step_bucket(s, client, task); break;
-    case AT_PIN: step_pin(s, client, task); break;
+    case AT_BUCKET:
+        step_bucket(s, client, task);
+        break;
+    case AT_PIN:
+        step_pin(s, client, task);
+        break;
     case AT_STATE:
-    case AT_GROUP: step_state(s, client, task); break;
-    case AT_KEY: step_key(s, client, task); break;
-    case AT_TAGS: step_tags(s, client, task); break;
-    case AT_LOOK: step_look(s, client, task); break;
+    case AT_GROUP:
+        step_state(s, client, task);
+        break;
+    case AT_KEY:
+        step_key(s, client, task);
+        break;
+    case AT_TAGS:
+        step_tags(s, client, task);
+        break;
+    case AT_LOOK:
+        step_look(s, client, task);
+        break;
     default:
         release_all(c, &t->read);
         t->kind = TASK_NONE;

@@ -6,8 +6,14 @@
 #include <string.h>
 
 struct totals {
-    uint64_t seeds, steps, operations, reads, faults[FAULTS], violations, digest;
+    uint64_t seeds, steps, operations, reads, faults[FAULTS], violations, digest, counters[NODE_COUNTERS];
     double seconds;
+};
+
+struct options {
+    uint64_t seeds, from, steps;
+    enum mutation broken;
+    bool json;
 };
 
 static void add(struct totals *t, const struct sim *s)
@@ -22,6 +28,9 @@ static void add(struct totals *t, const struct sim *s)
     for (unsigned i = 0; i < FAULTS; i++) {
         t->faults[i] += s->faults[i];
     }
+    for (unsigned i = 0; i < NODE_COUNTERS; i++) {
+        t->counters[i] += s->counters[i];
+    }
 }
 
 static void print_json(const struct totals *t, uint64_t from)
@@ -33,7 +42,12 @@ static void print_json(const struct totals *t, uint64_t from)
     for (unsigned i = 0; i < FAULTS; i++) {
         printf("%s\"%s\":%llu", i ? "," : "", fault_names[i], (unsigned long long)t->faults[i]);
     }
-    printf("},\"violations\":%llu,\"digest\":\"%016llx\"}\n", (unsigned long long)t->violations, (unsigned long long)t->digest);
+    printf("},\"node\":{");
+    for (unsigned i = 0; i < NODE_COUNTERS; i++) {
+        printf("%s\"%s\":%llu", i ? "," : "", node_counter_names[i], (unsigned long long)t->counters[i]);
+    }
+    printf("},\"violations\":%llu,\"digest\":\"%016llx\"}\n", (unsigned long long)t->violations,
+           (unsigned long long)t->digest);
 }
 
 static int usage(void)
@@ -64,40 +78,55 @@ static bool mutation(const char *text, enum mutation *out)
     return false;
 }
 
+/* One option; how many arguments it took, 0 if it is none. */
+static int option(char **argv, int left, struct options *o)
+{
+    const char *value = left > 1 ? argv[1] : NULL;
+    if (strcmp(argv[0], "--json") == 0) {
+        o->json = true;
+        return 1;
+    }
+    bool ok = strcmp(argv[0], "--seeds") == 0   ? number(value, &o->seeds)
+              : strcmp(argv[0], "--from") == 0  ? number(value, &o->from)
+              : strcmp(argv[0], "--steps") == 0 ? number(value, &o->steps)
+              : strcmp(argv[0], "--break") == 0 ? mutation(value, &o->broken)
+                                                : false;
+    return ok ? 2 : 0;
+}
+
+static void run_seed(struct totals *t, uint64_t seed, const struct options *o)
+{
+    static struct sim sim;
+    int e = sim_open(&sim, seed, o->broken);
+    if (e) {
+        sim_violation(&sim, "the world can't be made: %s", strerror(-e));
+    } else {
+        sim_run(&sim, o->steps);
+    }
+    sim_close(&sim);
+    add(t, &sim);
+}
+
 int main(int argc, char **argv)
 {
-    uint64_t seeds = 100, from = 1, steps = 4000;
-    enum mutation broken = MUTATE_NOTHING;
-    bool json = false;
-    for (int i = 1; i < argc; i++) {
-        const char *value = i + 1 < argc ? argv[i + 1] : NULL;
-        bool ok = strcmp(argv[i], "--seeds") == 0   ? number(value, &seeds)
-                  : strcmp(argv[i], "--from") == 0  ? number(value, &from)
-                  : strcmp(argv[i], "--steps") == 0 ? number(value, &steps)
-                  : strcmp(argv[i], "--break") == 0 ? mutation(value, &broken)
-                                                    : strcmp(argv[i], "--json") == 0 && (json = true, i--, true);
-        if (!ok) {
+    struct options o = {.seeds = 100, .from = 1, .steps = 4000, .broken = MUTATE_NOTHING};
+    for (int i = 1; i < argc;) {
+        int taken = option(&argv[i], argc - i, &o);
+        if (taken == 0) {
             return usage();
         }
-        i++;
+        i += taken;
     }
-    static struct sim sim;
     struct totals totals = {0};
-    for (uint64_t seed = from; seed < from + seeds; seed++) {
-        if (sim_open(&sim, seed, broken) == 0) {
-            sim_run(&sim, steps);
-        } else {
-            sim.violations++;
-        }
-        add(&totals, &sim);
-        sim_close(&sim);
+    for (uint64_t seed = o.from; seed < o.from + o.seeds; seed++) {
+        run_seed(&totals, seed, &o);
     }
-    if (json) {
-        print_json(&totals, from);
+    if (o.json) {
+        print_json(&totals, o.from);
     } else {
         printf("%llu seeds, %llu steps, %llu operations, %.1f simulated seconds: %llu seeds with a violation\n",
-               (unsigned long long)totals.seeds, (unsigned long long)totals.steps, (unsigned long long)totals.operations,
-               totals.seconds, (unsigned long long)totals.violations);
+               (unsigned long long)totals.seeds, (unsigned long long)totals.steps,
+               (unsigned long long)totals.operations, totals.seconds, (unsigned long long)totals.violations);
     }
     return totals.violations ? 1 : 0;
 }

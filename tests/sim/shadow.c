@@ -78,9 +78,16 @@ uint32_t shadow_token(struct sim *s, uint32_t client, const struct msg_token *t,
         s->puts = realloc(s->puts, s->puts_room * sizeof *s->puts);
     }
     uint32_t put = s->n_puts++;
-    s->puts[put] = (struct put){.slot = t->slot, .gen = t->gen, .page = t->page, .room = room, .client = client,
-                                .session = s->client[client].session, .key = SIM_NONE, .draft = draft,
-                                .older = s->newest[t->slot], .gone_next = SIM_NONE};
+    s->puts[put] = (struct put){.slot = t->slot,
+                                .gen = t->gen,
+                                .page = t->page,
+                                .room = room,
+                                .client = client,
+                                .session = s->client[client].session,
+                                .key = SIM_NONE,
+                                .draft = draft,
+                                .older = s->newest[t->slot],
+                                .gone_next = SIM_NONE};
     s->newest[t->slot] = put;
     s->open[s->n_open++] = put;
     s->top_slot = t->slot > s->top_slot ? t->slot : s->top_slot;
@@ -202,7 +209,7 @@ static void replaced(struct sim *s, uint32_t key, const struct record *r)
 
 void shadow_committed(struct sim *s)
 {
-    for (uint32_t i = 0; i < SIM_KEYS; i++) {
+    for (uint32_t i = 0; i < s->keys; i++) {
         struct key *k = &s->key[i];
         struct record r;
         int e = lmdb_ops.get(s->index, (struct key_ref){.data = k->data, .size = k->size, .ns = k->ns}, &r);
@@ -230,7 +237,7 @@ void shadow_committed(struct sim *s)
 /* Until now the node, and so its answers, may have had what a commit took away. */
 void shadow_projected(struct sim *s)
 {
-    for (uint32_t i = 0; i < SIM_KEYS; i++) {
+    for (uint32_t i = 0; i < s->keys; i++) {
         struct key *k = &s->key[i];
         k->vanished = k->vanishing ? s->step : k->vanished;
         k->vanishing = false;
@@ -251,8 +258,8 @@ void shadow_read(struct sim *s, uint32_t client, const struct reading *r, uint32
     if (p->state != PUT_SEALED && p->state != PUT_GONE) {
         sim_violation(s, "client %u: reads put %u of slot %u, which is not committed", client, put, r->slot);
     }
-    if (p->key != r->key[i] || h->size != p->size || h->version != p->version || h->checksum != put + 1u || h->page != p->page
-        || h->lineage != p->key + 1u) {
+    if (p->key != r->key[i] || h->size != p->size || h->version != p->version || h->checksum != put + 1u ||
+        h->page != p->page || h->lineage != p->key + 1u) {
         sim_violation(s, "client %u: the header of slot %u is not that of put %u", client, r->slot, put);
     }
     if (p->gone_told_step && p->gone_told_step < r->start) {

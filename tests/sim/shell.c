@@ -1,4 +1,4 @@
-/* shell.c: carries the core's commands out: a commit and its answer, and every table of a scan, are steps of their own. */
+/* shell.c: carries the core's commands out: a commit, its answer and every table of a scan are steps of their own. */
 #include "tests/sim/sim.h"
 
 #include <errno.h>
@@ -32,8 +32,8 @@ static void answer(struct sim *s, const struct node_command *k)
     if (k->kind == CMD_GROW) {
         c->acked = k->n_slots / PINS_SEGMENT * SIM_SEGMENT;
     }
-    sim_note(s, "node: answers client %u id %llu op %u: %d", at, (unsigned long long)k->reply->head.id, k->reply->head.op,
-             k->reply->status);
+    sim_note(s, "node: answers client %u id %llu op %u: %d", at, (unsigned long long)k->reply->head.id,
+             k->reply->head.op, k->reply->status);
     shadow_reply(s, at, r, k->reply);
     r->reply = malloc(k->reply->head.bytes);
     memcpy(r->reply, k->reply, k->reply->head.bytes);
@@ -60,7 +60,9 @@ static void carry_out(struct sim *s, const struct node_command *k)
     struct client *c;
     switch (k->kind) {
     case CMD_REPLY:
-    case CMD_GROW: answer(s, k); break;
+    case CMD_GROW:
+        answer(s, k);
+        break;
     case CMD_COMMIT:
         if (s->flying) {
             sim_violation(s, "a commit is asked for while one is under way");
@@ -68,7 +70,9 @@ static void carry_out(struct sim *s, const struct node_command *k)
         s->flying = k->batch;
         s->applied = false;
         break;
-    case CMD_SCAN: scan(s, k); break;
+    case CMD_SCAN:
+        scan(s, k);
+        break;
     case CMD_CLOSED:
         c = client_of(s, k->session, &at);
         if (c && c->alive) {
@@ -82,9 +86,15 @@ static void carry_out(struct sim *s, const struct node_command *k)
         }
         break;
     case CMD_REVOKE:
-    case CMD_QUERY: sim_violation(s, "a command that nobody asked for"); break;
-    case CMD_LOG: sim_note(s, "node: %s", k->text); break;
-    case CMD_STOPPED: s->stopped = true; break;
+    case CMD_QUERY:
+        sim_violation(s, "a command that nobody asked for");
+        break;
+    case CMD_LOG:
+        sim_note(s, "node: %s", k->text);
+        break;
+    case CMD_STOPPED:
+        s->stopped = true;
+        break;
     }
 }
 
@@ -147,12 +157,24 @@ int shell_start(struct sim *s)
     return 0;
 }
 
-void shell_crash(struct sim *s)
+void shell_close(struct sim *s)
 {
+    struct node_status st = {0};
+    if (s->node) {
+        node_status(s->node, &st);
+    }
+    for (unsigned i = 0; i < NODE_COUNTERS; i++) {
+        s->counters[i] += st.counter[i];
+    }
     node_destroy(s->node);
     lmdb_close(s->index);
     s->node = NULL;
     s->index = NULL;
+}
+
+void shell_crash(struct sim *s)
+{
+    shell_close(s);
     s->flying = NULL;
     s->scanning = false;
     s->crash_in = 0;
@@ -167,14 +189,15 @@ void shell_attach(struct sim *s, uint32_t client)
 {
     struct client *c = &s->client[client];
     struct session_row row = {.pid = (int32_t)client + 1, .name = "sim"};
-    sim_note(s, "client %u: attaches as session %llu%s", client, (unsigned long long)c->session, c->known ? " again" : "");
+    sim_note(s, "client %u: attaches as session %llu%s", client, (unsigned long long)c->session,
+             c->known ? " again" : "");
     bool again = c->known;
     c->attached = c->known = true;
     if (again) {
         send_resume(s, client);
     }
-    shell_event(s, (struct node_event){
-                       .kind = EV_ATTACH, .session = c->session, .writable = true, .row = again ? NULL : &row});
+    shell_event(
+        s, (struct node_event){.kind = EV_ATTACH, .session = c->session, .writable = true, .row = again ? NULL : &row});
 }
 
 static bool step_request(struct sim *s)
@@ -267,8 +290,8 @@ static bool step_death(struct sim *s)
     c->dead_until = s->now.mono + s->config.quarantine_ns;
     memset(c->pin, 0, sizeof c->pin);
     sim_note(s, "node: hears that client %u is dead", at);
-    shell_event(s, (struct node_event){
-                       .kind = EV_DEAD, .session = c->session, .status = s->mutation == MUTATE_QUARANTINE});
+    shell_event(
+        s, (struct node_event){.kind = EV_DEAD, .session = c->session, .status = s->mutation == MUTATE_QUARANTINE});
     return true;
 }
 
@@ -298,27 +321,35 @@ bool shell_step(struct sim *s)
     }
     switch (sim_below(s, 16)) {
     case 0:
-    case 1: return step_commit(s);
+    case 1:
+        return step_commit(s);
     case 2:
     case 3:
     case 4:
-    case 5: return step_scan(s);
+    case 5:
+        return step_scan(s);
     case 6:
-    case 7: shell_event(s, (struct node_event){.kind = EV_TURN}); return true;
+    case 7:
+        shell_event(s, (struct node_event){.kind = EV_TURN});
+        return true;
     case 8:
         if (node_timer(s->node) <= s->now.mono) {
             shell_event(s, (struct node_event){.kind = EV_TICK});
         }
         return true;
-    case 9: return step_attach(s);
-    case 10: return step_death(s);
-    case 11: return sim_chance(s, 4) && step_words(s);
-    default: return step_request(s);
+    case 9:
+        return step_attach(s);
+    case 10:
+        return step_death(s);
+    case 11:
+        return sim_chance(s, 4) && step_words(s);
+    default:
+        return step_request(s);
     }
 }
 
-/* Nothing fails and no client does anything new: all that is on its way arrives. A slot that is pinned may stay RETIRED, a
- * request whose session waits for room may stay open. */
+/* Nothing fails and no client does anything new: all that is on its way arrives. A pinned slot may stay RETIRED, a
+ * request that waits for room may stay open. */
 void shell_settle(struct sim *s)
 {
     s->settling = true;

@@ -52,8 +52,8 @@ void sim_violation(struct sim *s, const char *format, ...)
     if (s->violations++) {
         return; /* what follows the first is its consequence */
     }
-    fprintf(stderr, "seed %llu, step %llu: %s; the last events:\n", (unsigned long long)s->seed, (unsigned long long)s->step,
-            line);
+    fprintf(stderr, "seed %llu, step %llu: %s; the last events:\n", (unsigned long long)s->seed,
+            (unsigned long long)s->step, line);
     for (uint32_t i = s->n_events > SIM_EVENTS ? s->n_events - SIM_EVENTS : 0; i < s->n_events; i++) {
         fprintf(stderr, "  %s\n", s->event[i % SIM_EVENTS]);
     }
@@ -78,7 +78,7 @@ static int any_size(void *env, uint32_t n)
 
 static void make_keys(struct sim *s)
 {
-    for (uint32_t i = 0; i < SIM_KEYS; i++) {
+    for (uint32_t i = 0; i < s->keys; i++) {
         struct key *k = &s->key[i];
         uint32_t kind = sim_below(s, 8);
         k->size = kind == 0 ? 71 + sim_below(s, KEY_MAX - 70) : kind == 1 ? KEY_INLINE : 3 + sim_below(s, 40);
@@ -98,12 +98,16 @@ static void make_region(struct sim *s)
     uint32_t units = s->big ? 12 : s->roomy ? 16 : 2 + sim_below(s, 4);
     uint64_t pool = (uint64_t)units * UNIT_BYTES;
     uint32_t headers = units * UNIT_PAGES;
-    s->super = (struct slots_super){.pool_bytes = pool, .mr_bytes = 1u << 30, .n_units = units, .max_headers = headers,
-                                    .hash_seed = sim_random(s), .region_id = 7};
+    s->super = (struct slots_super){.pool_bytes = pool,
+                                    .mr_bytes = 1u << 30,
+                                    .n_units = units,
+                                    .max_headers = headers,
+                                    .hash_seed = sim_random(s),
+                                    .region_id = 7};
     s->headers = memory(headers * sizeof *s->headers);
     s->slabs = memory(units * sizeof *s->slabs);
     /* Small, so that keys find no room in it now and then. */
-    uint64_t bytes = s->lookup_size = lookup_bytes(sim_chance(s, 2) ? 8 : headers);
+    uint64_t bytes = s->lookup_size = lookup_bytes(s->crowded ? 1 : sim_chance(s, 2) ? 8 : headers);
     s->lookup_map = memory(bytes);
     lookup_format(s->lookup_map, bytes, s->super.uuid, s->super.hash_seed);
     if (lookup_attach(&s->lookup, s->lookup_map, bytes)) {
@@ -127,12 +131,24 @@ static void make_config(struct sim *s)
         s->names[i].replaceable = i == 0;
     }
     uint64_t pool = s->super.pool_bytes, high = s->roomy ? pool : pool / (1 + sim_below(s, 8));
-    s->config = (struct node_config){
-        .super = &s->super, .headers = s->headers, .dir = s->slabs, .lookup = &s->lookup, .tails = s->tails,
-        .n_tails = SIM_TAILS, .grow_headers = any_size, .grow_tails = any_size, .env = s, .index = &lmdb_ops,
-        .high_bytes = high, .low_bytes = high - high / 8, .policy = "lru",
-        .quarantine_ns = (1 + sim_below(s, 100)) * 10 * MS, .draft_quota = pool / (1 + sim_below(s, 4)),
-        .namespaces = s->names, .n_namespaces = 2, .first = true};
+    s->config = (struct node_config){.super = &s->super,
+                                     .headers = s->headers,
+                                     .dir = s->slabs,
+                                     .lookup = &s->lookup,
+                                     .tails = s->tails,
+                                     .n_tails = SIM_TAILS,
+                                     .grow_headers = any_size,
+                                     .grow_tails = any_size,
+                                     .env = s,
+                                     .index = &lmdb_ops,
+                                     .high_bytes = high,
+                                     .low_bytes = high - high / 8,
+                                     .policy = "lru",
+                                     .quarantine_ns = (1 + sim_below(s, 100)) * 10 * MS,
+                                     .draft_quota = pool / (1 + sim_below(s, 4)),
+                                     .namespaces = s->names,
+                                     .n_namespaces = 2,
+                                     .first = true};
 }
 
 int sim_open(struct sim *s, uint64_t seed, enum mutation mutation)
@@ -143,7 +159,10 @@ int sim_open(struct sim *s, uint64_t seed, enum mutation mutation)
     s->now = (struct node_now){.mono = 1000 * MS, .boot = 5000 * MS, .wall_us = UINT64_C(1700000000000000)};
     s->began = s->now.mono;
     s->next_session = 1;
-    s->roomy = sim_chance(s, 3);
+    s->fault_rate = 40u << sim_below(s, 6);
+    s->crowded = sim_chance(s, 6);
+    s->keys = s->crowded ? SIM_KEYS : 8 + sim_below(s, 32);
+    s->roomy = s->crowded || sim_chance(s, 3);
     s->big = !s->roomy && sim_chance(s, 4);
     s->map_bytes = sim_chance(s, 8) ? LMDB_MAP_MIN : 4u << 20;
     snprintf(s->dir, sizeof s->dir, "/dev/shm/berth-sim-XXXXXX");
@@ -162,8 +181,7 @@ int sim_open(struct sim *s, uint64_t seed, enum mutation mutation)
 
 void sim_close(struct sim *s)
 {
-    node_destroy(s->node);
-    lmdb_close(s->index);
+    shell_close(s);
     for (uint32_t i = 0; i < SIM_CLIENTS; i++) {
         client_forget(s, i);
     }
@@ -210,7 +228,7 @@ void sim_run(struct sim *s, uint64_t steps)
         } else {
             shell_step(s);
         }
-        if (sim_chance(s, 100)) {
+        if (sim_chance(s, s->fault_rate)) {
             fault_step(s);
         }
         check_step(s);

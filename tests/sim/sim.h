@@ -1,8 +1,8 @@
 /* sim.h: one node core and its clients under virtual time, drawn from a seed.
  *
- * The world is the memory of a region, a real LMDB index, and clients whose every step on shared memory (a probe of lookup,
- * the store of a pin, the load of a state word, a read of payload) is a step of the scheduler. What the node answered is
- * kept in a shadow model, and after every step world and model are compared (check.c).
+ * The world is the memory of a region, a real LMDB index, and clients whose every step on shared memory (a probe of
+ * lookup, the store of a pin, the load of a state word, a read of payload) is a step of the scheduler. What the node
+ * answered is kept in a shadow model, and after every step world and model are compared (check.c).
  *
  * It can't see races inside one event of the core: those belong to the models, the stress and the crash tests.
  */
@@ -16,24 +16,34 @@
 #include "store/slot.h"
 
 #define SIM_CLIENTS 6u
-#define SIM_TASKS 3u    /* threads of a client */
-#define SIM_KEYS 40u
+#define SIM_TASKS 3u /* threads of a client */
+#define SIM_KEYS 96u /* of them a world uses `keys` */
 #define SIM_LABELS 2u
 #define SIM_SEGMENT 12u /* pin entries that stand for a segment of PINS_SEGMENT */
 #define SIM_ENTRIES (2 * SIM_SEGMENT)
-#define SIM_GROUP 4u    /* most drafts of one seal */
-#define SIM_OPEN 4096u  /* most tokens that are open at once */
+#define SIM_GROUP 4u   /* most drafts of one seal */
+#define SIM_OPEN 4096u /* most tokens that are open at once */
 #define SIM_TAILS 4096u
 #ifndef SIM_EVENTS
-#define SIM_EVENTS 40u   /* shown when something is wrong */
+#define SIM_EVENTS 40u /* shown when something is wrong */
 #endif
 #define SIM_NONE UINT32_MAX
 #define BLOCK_BYTES 256u /* of payload: each begins with who wrote it */
 #define MS INT64_C(1000000)
 
 enum fault {
-    FAULT_KILL, FAULT_PAUSE, FAULT_SLOW, FAULT_CLOSE, FAULT_HANGUP, FAULT_COMMIT, FAULT_CRASH, FAULT_CRASH_COMMIT, FAULT_STOP,
-    FAULT_FORGED, FAULT_LATE_WRITE, FAULTS
+    FAULT_KILL,
+    FAULT_PAUSE,
+    FAULT_SLOW,
+    FAULT_CLOSE,
+    FAULT_HANGUP,
+    FAULT_COMMIT,
+    FAULT_CRASH,
+    FAULT_CRASH_COMMIT,
+    FAULT_STOP,
+    FAULT_FORGED,
+    FAULT_LATE_WRITE,
+    FAULTS
 };
 extern const char *const fault_names[FAULTS];
 
@@ -57,7 +67,7 @@ struct put { /* one token that the node gave out */
     uint32_t slot, page, client, key, size;
     uint64_t gen, session, room;
     uint64_t version;
-    uint64_t seal;             /* request that seals it */
+    uint64_t seal; /* request that seals it */
     uint64_t sealed_step, gone_step, gone_told_step;
     uint32_t older, gone_next; /* same slot before; list of its key */
 };
@@ -75,7 +85,7 @@ struct key {
     uint64_t held, unheld;       /* steps at which the first hold came, the last one went */
     uint64_t label_came[SIM_LABELS], label_went[SIM_LABELS];
     bool removing, dropping[SIM_LABELS]; /* by a client that is gone: until the node is at rest */
-    uint32_t gone;               /* list of puts that no answer has confirmed as gone */
+    uint32_t gone;                       /* list of puts that no answer has confirmed as gone */
 };
 
 struct request {
@@ -139,8 +149,10 @@ struct sim {
     struct node_namespace names[2];
     struct node *node; /* NULL while it is down */
     uint64_t map_bytes;
-    bool roomy;     /* nothing has to be evicted */
-    bool big;       /* objects above a slab */
+    bool roomy;   /* nothing has to be evicted */
+    bool big;     /* objects above a slab */
+    bool crowded; /* more keys than lookup has room for */
+    uint32_t keys;
 
     struct batch *flying;
     bool applied;
@@ -149,9 +161,9 @@ struct sim {
     uint32_t scan_id, *scan_slots, n_scan, scan_client;
     uint64_t *scan_bits;
     bool stopped, settling; /* settling: no commit is made to fail */
-    uint32_t crash_in; /* commands until the node dies; 0: it does not */
-    bool changed;          /* an event of the core since the last whole check */
-    uint64_t start_step;   /* of the node that runs */
+    uint32_t crash_in;      /* commands until the node dies; 0: it does not */
+    bool changed;           /* an event of the core since the last whole check */
+    uint64_t start_step;    /* of the node that runs */
 
     struct key key[SIM_KEYS];
     struct put *puts;
@@ -162,7 +174,8 @@ struct sim {
     struct client client[SIM_CLIENTS];
     uint64_t next_session;
 
-    uint64_t operations, reads, faults[FAULTS], violations;
+    uint32_t fault_rate; /* one in so many steps */
+    uint64_t operations, reads, faults[FAULTS], violations, counters[NODE_COUNTERS];
     char event[SIM_EVENTS][160];
     uint32_t n_events;
 };
@@ -172,17 +185,18 @@ int sim_open(struct sim *s, uint64_t seed, enum mutation mutation);
 void sim_close(struct sim *s);
 void sim_run(struct sim *s, uint64_t steps);
 uint64_t sim_random(struct sim *s);
-uint32_t sim_below(struct sim *s, uint32_t n);      /* 0 .. n - 1 */
+uint32_t sim_below(struct sim *s, uint32_t n); /* 0 .. n - 1 */
 bool sim_chance(struct sim *s, uint32_t one_in);
 void sim_note(struct sim *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void sim_violation(struct sim *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* shell.c: carries the core's commands out, each part of it a step */
 void shell_event(struct sim *s, struct node_event ev);
-bool shell_step(struct sim *s);    /* one thing that is due, drawn; false: nothing is */
-void shell_settle(struct sim *s);  /* until nothing is on its way */
+bool shell_step(struct sim *s);   /* one thing that is due, drawn; false: nothing is */
+void shell_settle(struct sim *s); /* until nothing is on its way */
 int shell_start(struct sim *s);
-void shell_crash(struct sim *s);   /* as SIGKILL at this point */
+void shell_crash(struct sim *s); /* as SIGKILL at this point */
+void shell_close(struct sim *s);
 void shell_attach(struct sim *s, uint32_t client);
 
 /* client.c: what a client's threads do through the ring */
@@ -196,7 +210,8 @@ struct request *client_request(struct client *c, uint64_t id);
 struct request *send_grant(struct sim *s, uint32_t client, uint32_t task, uint32_t size, uint32_t count);
 struct request *send_put(struct sim *s, uint32_t client, uint32_t task, uint32_t put);
 struct request *send_create(struct sim *s, uint32_t client, uint32_t task, uint32_t key, uint32_t size);
-struct request *send_tokens(struct sim *s, uint32_t client, uint32_t task, uint16_t op, const uint32_t *puts, uint32_t n);
+struct request *send_tokens(struct sim *s, uint32_t client, uint32_t task, uint16_t op, const uint32_t *puts,
+                            uint32_t n);
 struct request *send_resume(struct sim *s, uint32_t client);
 struct request *send_key(struct sim *s, uint32_t client, uint32_t task, uint16_t op, uint32_t key, uint32_t label);
 struct request *send_list(struct sim *s, uint32_t client, uint32_t task, uint32_t ns);
@@ -219,7 +234,7 @@ void shadow_projected(struct sim *s);
 void shadow_read(struct sim *s, uint32_t client, const struct reading *r, uint32_t i);
 void shadow_miss(struct sim *s, uint32_t client, const struct reading *r);
 uint32_t shadow_find(const struct sim *s, uint32_t slot, uint64_t gen); /* put or SIM_NONE */
-void shadow_close(struct sim *s, uint32_t put); /* not in the index, and never will be */
+void shadow_close(struct sim *s, uint32_t put);                         /* not in the index, and never will be */
 void shadow_leave(struct sim *s, uint32_t put);
 
 /* answers.c */

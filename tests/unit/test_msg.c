@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -71,6 +72,7 @@ static uint32_t make(unsigned op)
     case MSG_NAMESPACE:
         begin(op, sizeof(struct msg_namespace) + 5);
         AS(struct msg_namespace)->name_size = 5;
+        memset(AS(struct msg_namespace) + 1, 'n', NAME_MAX_BYTES);
         break;
     case MSG_GROW:
         begin(op, sizeof(struct msg_grow));
@@ -149,6 +151,23 @@ static void flags_and_deadlines(void **state)
         assert_int_equal(check(), -EINVAL);
         head->deadline = INT64_MAX;
         assert_int_equal(check(), 0);
+    }
+}
+
+/* A name is text wherever it is kept: a byte that ends it, or that is special in settings, would make it another one. */
+static void names_are_text(void **state)
+{
+    (void)state;
+    static const char good[] = "abcxyzABCXYZ0123456789._-";
+    uint8_t *name = (uint8_t *)(AS(struct msg_namespace) + 1);
+    for (unsigned byte = 0; byte < 256; byte++) {
+        for (unsigned i = 0; i < 5; i += 4) {
+            make(MSG_NAMESPACE);
+            name[i] = (uint8_t)byte;
+            bool letter = (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z');
+            bool fine = byte && (letter || strchr(good, (int)byte));
+            assert_int_equal(check(), fine ? 0 : -EINVAL);
+        }
     }
 }
 
@@ -292,6 +311,7 @@ int main(void)
         cmocka_unit_test(lengths_must_add_up),
         cmocka_unit_test(operations_out_of_range),
         cmocka_unit_test(flags_and_deadlines),
+        cmocka_unit_test(names_are_text),
         cmocka_unit_test(counts_have_bounds),
         cmocka_unit_test(fields_of_later_versions),
         cmocka_unit_test(replies_are_bounded),

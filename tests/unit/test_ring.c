@@ -197,11 +197,16 @@ static void pads_end(void **state)
 {
     (void)state;
     struct ring_end in;
+    atomic_store(&shared->request_head, RING_REQUEST_BYTES - 128);
     ring_request_consumer(&in, shared);
-    set_head(0, RING_REQUEST_BYTES, MSG_PAD);
+    set_head(RING_REQUEST_BYTES - 128, 128, MSG_PAD);
     atomic_store(&shared->request_tail, RING_REQUEST_BYTES);
     assert_int_equal(ring_pop(&in, taken), 0);
     assert_int_equal(atomic_load(&shared->request_head), RING_REQUEST_BYTES);
+    /* Where every message has room a pad is nonsense, and a way to keep the consumer busy for ever. */
+    set_head(0, RING_REQUEST_BYTES, MSG_PAD);
+    atomic_store(&shared->request_tail, 2 * RING_REQUEST_BYTES);
+    assert_int_equal(ring_pop(&in, taken), -EPROTO);
 }
 
 static void producer_bounds_what_it_reads(void **state)
