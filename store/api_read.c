@@ -84,6 +84,16 @@ static int get_one(struct berth *b, struct client_thread *t, const struct berth_
     return rc;
 }
 
+/* Every STAT_TURNS turns of a thread, or so many gets of one that shares its lane. */
+static bool is_sample(const struct berth *b, struct client_thread *t)
+{
+    bool sample = t->handle == b ? t->left == 0 : ++t->turns % (STAT_TURNS * THREAD_TURN) == 0;
+    if (t->handle == b && t->left == 0) {
+        t->left = THREAD_TURN;
+    }
+    return sample && !b->unmeasured;
+}
+
 /* Everything that a get can meet. */
 static __attribute__((noinline)) int get_whole(struct berth *b, struct berth_key key, struct berth_view *view,
                                                unsigned flags, int64_t deadline)
@@ -92,29 +102,35 @@ static __attribute__((noinline)) int get_whole(struct berth *b, struct berth_key
         return refuse_get(b, &key, flags);
     }
     struct client_thread *t = thread_self();
-    if (t->left == 0 || t->handle != b->id) {
-        touch_turn(b, t);
-        t->visits++;
-    }
-    uint32_t sample = t->handle == b->id ? STAT_VISITS : STAT_VISITS * THREAD_TURN;
-    if (t->visits % sample != 0 || b->unmeasured) {
+    touch_adopt(b, t);
+    if (!is_sample(b, t)) {
         return get_one(b, t, &key, view, flags, deadline);
     }
-    t->visits++;
     int64_t start = client_now();
     int rc = get_one(b, t, &key, view, flags, deadline);
     stat_get_ns(b, t, client_now() - start);
     return rc;
 }
 
-/* What nearly every get is: a short key, the first entry with its tag, nothing to wait for. It makes no call, so that it
- * saves no registers; whatever is not so begins again in get_whole. */
+/* After a get that was the last of its thread's turn. */
+static __attribute__((noinline)) int end_turn(struct berth *b, struct client_thread *t)
+{
+    touch_flush(b, t);
+    if (++t->turns % STAT_TURNS == 0) {
+        t->left = 0;
+    }
+    return 0;
+}
+
+/* What nearly every get is: a short key, the first entry with its tag, nothing to wait for; whatever is not so begins again
+ * in get_whole. It makes no call and does as little as it can: the reads of the next get begin, out of order, while those of
+ * this one are under way, if both fit the CPU's window. */
 __attribute__((flatten)) int berth_get(struct berth *b, struct berth_key key, struct berth_view *view, unsigned flags,
                                        int64_t deadline)
 {
     struct client_thread *t = &client_thread;
-    if (__builtin_expect(bad_get(b, &key, view, flags) || (flags & BERTH_VERIFY) || key.size > KEY_INLINE
-                             || t->handle != b->id || t->left == 0 || read_refused(b),
+    if (__builtin_expect(t->handle != b || !b || client_life(b) != LIFE_LIVE || t->left == 0 || !key.data || !view
+                             || key.size - 1 >= KEY_INLINE || (flags & ~(BERTH_NO_TOUCH | BERTH_LOCAL)) || read_refused(b),
                          0)) {
         return get_whole(b, key, view, flags, deadline);
     }
@@ -138,7 +154,7 @@ __attribute__((flatten)) int berth_get(struct berth *b, struct berth_key key, st
         stat_hit(b, t, h->size);
     }
     t->touch[--t->left] = flags & BERTH_NO_TOUCH ? 0 : slot + 1;
-    return 0;
+    return __builtin_expect(t->left == 0, 0) ? end_turn(b, t) : 0;
 }
 
 long berth_get_into(struct berth *b, struct berth_key key, void *buffer, size_t size, unsigned flags, int64_t deadline)
@@ -172,7 +188,7 @@ void berth_release(struct berth *b, struct berth_view *v, size_t n)
     if (!b || !v || client_life(b) == LIFE_FORKED) {
         return;
     }
-    struct client_thread *t = thread_self();
+    struct client_thread *t = &client_thread;
     for (size_t i = n; i-- > 0;) { /* backwards: the thread's next pin takes the first entry again */
         if (v[i].data && v[i].entry < PINS_CAPACITY) {
             v[i].data = NULL;

@@ -21,8 +21,6 @@
 #define LIFE_OFFSET 500u
 #define LAST_SOCKET "/run/berth/berth.sock"
 
-static _Atomic uint64_t handles;
-
 int64_t client_now(void)
 {
     struct timespec t;
@@ -179,7 +177,6 @@ static struct berth *make(void)
     }
     memset(b, 0, sizeof *b);
     b->ring_fd = -1;
-    b->id = atomic_fetch_add_explicit(&handles, 1, memory_order_relaxed) + 1;
     if (calls_init(b)) {
         free(b);
         return NULL;
@@ -331,8 +328,8 @@ void berth_close(struct berth *b)
         return;
     }
     struct client_thread *t = thread_self();
-    if (t->handle == b->id) {
-        t->handle = 0;
+    if (t->handle == b) { /* others that still name it would give another handle at this address some touches, no more */
+        t->handle = NULL;
     }
     detach(b);
     pthread_mutex_lock(&b->lock);

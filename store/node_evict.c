@@ -343,5 +343,10 @@ bool evict_start(struct node *n, struct waiter *w)
         }
         w->tried |= TRIED_SWEEP;
     }
+    if (!(w->tried & TRIED_RESCAN) && n->waiting.count) { /* before a refusal: readers may have let go since the last look */
+        w->tried |= TRIED_RESCAN;
+        n->rescan = true;
+        return true;
+    }
     return false;
 }

@@ -126,7 +126,7 @@ struct names {
 };
 #define NAMESPACE_REPLACEABLE 1u
 
-enum tried { TRIED_CLASS = 1, TRIED_WINDOWS = 2, TRIED_SWEEP = 4 };
+enum tried { TRIED_CLASS = 1, TRIED_WINDOWS = 2, TRIED_SWEEP = 4, TRIED_RESCAN = 8 };
 
 enum scan_kind { SCAN_NOTHING, SCAN_VICTIMS, SCAN_WINDOWS, SCAN_RETIRED };
 

@@ -16,12 +16,12 @@ void retire_turn(struct node *n)
     if (n->scanning != SCAN_NOTHING) {
         return;
     }
-    bool again = n->waiting.count && (n->rescan || n->now.mono >= n->rescan_at);
-    if (n->fresh.count) {
-        collect(n, &n->fresh);
-    } else if (again) {
+    /* Those that wait come first when they are due: fresh ones may come without end. */
+    if (n->waiting.count && (n->rescan || n->now.mono >= n->rescan_at)) {
         collect(n, &n->waiting);
         n->rescan = false;
+    } else if (n->fresh.count) {
+        collect(n, &n->fresh);
     } else {
         return;
     }
@@ -30,11 +30,34 @@ void retire_turn(struct node *n)
     }
 }
 
+/* When those that wait are looked at again: soon where one has just come or gone, else ever less often. */
+static void rescan_later(struct node *n, bool was_fresh, bool had, bool moved)
+{
+    if (was_fresh && !moved) {
+        return;
+    }
+    n->rescan_step = moved ? RESCAN_NS : n->rescan_step * 2;
+    if (n->rescan_step < RESCAN_NS || n->rescan_step > RESCAN_MAX_NS) {
+        n->rescan_step = n->rescan_step < RESCAN_NS ? RESCAN_NS : RESCAN_MAX_NS;
+    }
+    int64_t at = n->now.mono + n->rescan_step;
+    n->rescan_at = was_fresh && had && n->rescan_at < at ? n->rescan_at : at;
+}
+
+/* Slots that readers have let go of may have made a window possible. */
+static void waiters_try_again(struct node *n)
+{
+    for (struct waiter *w = n->waiters; w; w = w->next) {
+        w->tried &= TRIED_RESCAN;
+    }
+}
+
 void retire_scanned(struct node *n, const uint64_t *pinned)
 {
     uint32_t freed = 0;
     n->scanning = SCAN_NOTHING;
     bool was_fresh = n->fresh.count && n->n_scan && n->fresh.head == n->scan_slots[0];
+    bool had = n->waiting.count > 0;
     struct slot_list *from = was_fresh ? &n->fresh : &n->waiting;
     for (uint32_t i = 0; i < n->n_scan; i++) {
         uint32_t slot = n->scan_slots[i];
@@ -47,14 +70,8 @@ void retire_scanned(struct node *n, const uint64_t *pinned)
             freed++;
         }
     }
-    if (was_fresh && n->waiting.count == 0) {
-        n->rescan_step = RESCAN_NS;
+    if (!was_fresh && freed) {
+        waiters_try_again(n);
     }
-    if (!was_fresh) {
-        n->rescan_step = freed ? RESCAN_NS : n->rescan_step * 2;
-    }
-    if (n->rescan_step < RESCAN_NS || n->rescan_step > RESCAN_MAX_NS) {
-        n->rescan_step = n->rescan_step < RESCAN_NS ? RESCAN_NS : RESCAN_MAX_NS;
-    }
-    n->rescan_at = n->now.mono + n->rescan_step;
+    rescan_later(n, was_fresh, had, was_fresh ? freed < n->n_scan : freed > 0);
 }

@@ -5,12 +5,12 @@
 #include "store/client.h"
 #include "store/thread.h"
 
-/* One get in 1,024 is timed: of every 64th visit, which comes after 16 gets. */
-#define STAT_VISITS (1024u / THREAD_TURN)
+/* One get in 1,024 is timed: the first after every 64th turn. */
+#define STAT_TURNS (1024u / THREAD_TURN)
 
 static inline struct stat_lane *stat_lane(struct berth *b, const struct client_thread *t)
 {
-    return &b->pins->lane[t->lane];
+    return (struct stat_lane *)((uint8_t *)b->pins + t->lane_at);
 }
 
 /* A thread's own lane has one writer: no locked operation. */

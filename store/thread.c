@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stddef.h>
 
 /* Threads begin this far apart in a pin table, on cache lines of their own. */
 #define CURSOR_STRIDE (PINS_SEGMENT / STAT_LANES)
@@ -28,6 +29,7 @@ static void thread_end(void *value)
         atomic_fetch_and_explicit(&lanes_taken, ~(UINT64_C(1) << t->lane), memory_order_release);
     }
     t->started = false;
+    t->handle = NULL;
 }
 
 static void make_key(void)
@@ -55,6 +57,7 @@ void thread_start(struct client_thread *t)
 {
     pthread_once(&end_once, make_key);
     t->lane = take_lane();
+    t->lane_at = (uint32_t)(offsetof(struct pins_file, lane) + t->lane * sizeof(struct stat_lane));
     t->shared = t->lane == STAT_LANES - 1;
     uint32_t place = t->shared ? t->lane + atomic_fetch_add_explicit(&sharers, 1, memory_order_relaxed) : t->lane;
     t->cursor = t->home = place % STAT_LANES * CURSOR_STRIDE + CURSOR_OFFSET;

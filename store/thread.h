@@ -5,18 +5,21 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define THREAD_TURN 16u /* gets between two visits to what needs more than a store */
+#define THREAD_TURN 16u /* gets after which more than a store is due */
+
+struct berth;
 
 struct client_thread {
     /* what every get needs */
-    uint64_t handle; /* whose gets count below; 0: none's: a thread without a lane of its own goes the long way */
-    uint32_t left;   /* gets until the next visit */
+    const struct berth *handle; /* whose gets count below; NULL: a thread without a lane of its own goes the long way */
+    uint32_t left;   /* gets until its turn ends; 0: the next one is timed */
     uint32_t cursor; /* pin entry to try first */
     uint32_t touch[THREAD_TURN]; /* slot + 1 of the get that found `left` at this index; 0: no touch */
 
     uint32_t home;   /* where its pin entries begin: others' releases do not send the cursor below */
     uint32_t lane;
-    uint32_t visits;
+    uint32_t lane_at; /* its bytes in a pin file */
+    uint32_t turns;
     bool started;
     bool shared;     /* its lane is the last one, which all threads beyond have together */
     uint8_t strangers;

@@ -5,28 +5,28 @@
 
 void touch_flush(struct berth *b, struct client_thread *t)
 {
-    uint32_t slots[THREAD_TURN], n = 0, last = 0;
-    if (t->handle != b->id) {
+    uint32_t n = 0, last = 0;
+    if (t->handle != b || atomic_load_explicit(&b->muted, memory_order_relaxed)) {
         return;
     }
+    uint64_t at = atomic_load_explicit(&b->ring->touch_tail, memory_order_relaxed);
     for (uint32_t i = THREAD_TURN; i-- > t->left;) { /* in the order of the gets; one object read again counts once */
-        if (t->touch[i] && t->touch[i] != last) {
-            slots[n++] = t->touch[i] - 1;
+        uint32_t one = t->touch[i];
+        if (one != last) {
+            atomic_store_explicit(&b->ring->touch[(at + n++) % RING_TOUCHES], one, memory_order_relaxed);
+            last = one;
         }
-        last = t->touch[i];
     }
     t->left = THREAD_TURN;
     if (n) {
-        touch_push(b, slots, n);
+        touch_publish(b, n);
     }
 }
 
-void touch_turn(struct berth *b, struct client_thread *t)
+void touch_adopt(struct berth *b, struct client_thread *t)
 {
-    if (t->handle == b->id) {
-        touch_flush(b, t);
-    } else if (!t->shared && (t->handle == 0 || ++t->strangers >= STRANGERS_MAX)) {
-        t->handle = b->id;
+    if (t->handle != b && !t->shared && (!t->handle || ++t->strangers >= STRANGERS_MAX)) {
+        t->handle = b;
         t->left = THREAD_TURN;
         t->strangers = 0;
     }

@@ -9,33 +9,39 @@
 #include "store/client.h"
 #include "store/thread.h"
 
+/* What was written behind the tail counts from here on. Two threads that met there overwrote each other's, and the ring
+ * repeats some older ones. An entry of 0 is no touch. */
+static inline void touch_publish(struct berth *b, uint32_t n)
+{
+    atomic_fetch_add_explicit(&b->ring->touch_tail, n, memory_order_release);
+}
+
 static inline void touch_push(struct berth *b, const uint32_t *slots, uint32_t n)
 {
     if (atomic_load_explicit(&b->muted, memory_order_relaxed)) {
         return;
     }
-    _Atomic uint64_t *tail = &b->ring->touch_tail;
-    uint64_t at = atomic_load_explicit(tail, memory_order_relaxed);
+    uint64_t at = atomic_load_explicit(&b->ring->touch_tail, memory_order_relaxed);
     for (uint32_t i = 0; i < n; i++) {
         atomic_store_explicit(&b->ring->touch[(at + i) % RING_TOUCHES], slots[i] + 1, memory_order_relaxed);
     }
-    /* Written before they are published; two threads that met here overwrote each other's, and the ring repeats some. */
-    atomic_fetch_add_explicit(tail, n, memory_order_release);
+    touch_publish(b, n);
 }
 
-/* Tells the node what this thread has kept for the handle; the thread's turn begins again. */
+/* Tells the node what this thread has kept for the handle; its turn begins again. */
 void touch_flush(struct berth *b, struct client_thread *t);
 
-/* Begins a turn of THREAD_TURN gets: flushes, and gives the thread to the handle that it works with now. A thread that goes
- * between handles stays with one of them: the others' gets go the long way. */
-void touch_turn(struct berth *b, struct client_thread *t);
+/* Gives a thread to the handle that it works with now. One that goes between handles stays with one of them for a while: the
+ * others' gets go the long way. */
+void touch_adopt(struct berth *b, struct client_thread *t);
 
 /* A get that went the long way. */
 static inline void touch_one(struct berth *b, struct client_thread *t, uint32_t slot)
 {
-    if (t->handle == b->id && t->left) {
+    if (t->handle == b && t->left > 1) {
         t->touch[--t->left] = slot + 1;
     } else {
+        touch_flush(b, t);
         touch_push(b, &slot, 1);
     }
 }

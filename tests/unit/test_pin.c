@@ -46,7 +46,6 @@ static int set_up(void **state)
     b->pool_bytes = SLOTS * PAGE_BYTES;
     b->life = zeroed(sizeof *b->life);
     *b->life = LIFE_LIVE;
-    b->id = 7;
     b->pins = zeroed(sizeof *b->pins);
     b->ring = zeroed(sizeof *b->ring);
     atomic_store(&b->pin_entries, PINS_SEGMENT);
