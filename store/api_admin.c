@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-
 static int finish(int rc, const struct call_result *r)
 {
     return rc < 0 ? client_fail_reply(r) : rc;
@@ -57,7 +56,8 @@ int berth_namespace(struct berth *b, const char *name, uint32_t *ns)
     }
     size_t n = name ? strlen(name) : 0;
     if (!name || !ns || !good_name(name, n)) {
-        return berth_fail(-EINVAL, "a namespace's name has 1 to %u of [a-zA-Z0-9._-], or none for the default", NAME_MAX_BYTES);
+        return berth_fail(-EINVAL, "a namespace's name has 1 to %u of [a-zA-Z0-9._-], or none for the default",
+                          NAME_MAX_BYTES);
     }
     if (n == 0) {
         *ns = 0;
@@ -177,7 +177,8 @@ static int take_list(struct berth *b, void *arg, int status, const struct msg_re
     return 0;
 }
 
-static struct call *build_list(uint32_t ns, const void *prefix, size_t prefix_size, const struct berth_cursor *cursor, size_t max)
+static struct call *build_list(uint32_t ns, const void *prefix, size_t prefix_size, const struct berth_cursor *cursor,
+                               size_t max)
 {
     struct call *c = call_new(MSG_LIST, sizeof(struct msg_list) + prefix_size + cursor->key_size);
     if (c) {

@@ -26,8 +26,8 @@ static int check_flags(unsigned flags, unsigned allowed)
 
 static inline bool bad_get(const struct berth *b, const struct berth_key *key, const void *out, unsigned flags)
 {
-    return !b || client_life(b) != LIFE_LIVE || !key->data || key->size - 1 >= BERTH_KEY_MAX || !out
-           || (flags & ~GET_FLAGS);
+    return !b || client_life(b) != LIFE_LIVE || !key->data || key->size - 1 >= BERTH_KEY_MAX || !out ||
+           (flags & ~GET_FLAGS);
 }
 
 static int refuse_get(const struct berth *b, const struct berth_key *key, unsigned flags)
@@ -129,8 +129,8 @@ __attribute__((flatten)) int berth_get(struct berth *b, struct berth_key key, st
                                        int64_t deadline)
 {
     struct client_thread *t = &client_thread;
-    if (__builtin_expect(t->handle != b || !b || client_life(b) != LIFE_LIVE || t->left == 0 || !key.data || !view
-                             || key.size - 1 >= KEY_INLINE || (flags & ~(BERTH_NO_TOUCH | BERTH_LOCAL)) || read_refused(b),
+    if (__builtin_expect(t->handle != b || !b || client_life(b) != LIFE_LIVE || t->left == 0 || !key.data || !view ||
+                             key.size - 1 >= KEY_INLINE || (flags & ~(BERTH_NO_TOUCH | BERTH_LOCAL)) || read_refused(b),
                          0)) {
         return get_whole(b, key, view, flags, deadline);
     }
@@ -143,8 +143,8 @@ __attribute__((flatten)) int berth_get(struct berth *b, struct berth_key key, st
     if (__builtin_expect(slot == SLOT_NONE || !pin_free(b, entry) || !pin_try(b, entry, slot), 0)) {
         return get_whole(b, key, view, flags, deadline);
     }
-    bool good = word_state(slot_load(h)) == SLOT_READY && !atomic_load_explicit(&h->group, memory_order_acquire)
-                && find_same_key(l, h, &w) && (!b->lineage || h->lineage == b->lineage) && read_bounded(b, h);
+    bool good = word_state(slot_load(h)) == SLOT_READY && !atomic_load_explicit(&h->group, memory_order_acquire) &&
+                find_same_key(l, h, &w) && (!b->lineage || h->lineage == b->lineage) && read_bounded(b, h);
     if (__builtin_expect(!good, 0)) {
         pin_drop(b, t, entry);
         return get_whole(b, key, view, flags, deadline);
@@ -263,8 +263,8 @@ static bool one_group(const struct berth *b, const struct berth_view *v, size_t 
 }
 
 /* Pins one batch into v; the first failure of `run` ends it. How many were pinned; *end where the run ended, n if not. */
-static uint32_t pin_views(struct berth *b, struct client_thread *t, const struct berth_key *keys, uint32_t n, unsigned flags,
-                          int64_t deadline, bool run, struct berth_view *v, int *why)
+static uint32_t pin_views(struct berth *b, struct client_thread *t, const struct berth_key *keys, uint32_t n,
+                          unsigned flags, int64_t deadline, bool run, struct berth_view *v, int *why)
 {
     struct found f[READ_BATCH];
     int status[READ_BATCH];

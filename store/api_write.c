@@ -12,7 +12,8 @@ static bool kept_already(struct berth *b, const struct berth_key *key)
     return client_keeps(b, key->ns) && read_there(b, thread_self(), key);
 }
 
-static int ask_grant(struct berth *b, uint32_t pages, size_t size, uint32_t count, int64_t deadline, struct msg_token *out)
+static int ask_grant(struct berth *b, uint32_t pages, size_t size, uint32_t count, int64_t deadline,
+                     struct msg_token *out)
 {
     struct call *c = build_grant(b, pages, size, count, deadline);
     struct call_result r;
@@ -99,7 +100,8 @@ int berth_put(struct berth *b, struct berth_key key, const void *data, size_t si
     return rc;
 }
 
-int berth_create(struct berth *b, struct berth_key key, size_t size, const struct berth_put_opts *opts, struct berth_draft *d)
+int berth_create(struct berth *b, struct berth_key key, size_t size, const struct berth_put_opts *opts,
+                 struct berth_draft *d)
 {
     int rc = build_check_put(b, &key, size, opts);
     if (rc) {
@@ -128,6 +130,9 @@ int berth_create(struct berth *b, struct berth_key key, size_t size, const struc
         if (!any) {
             break;
         }
+    }
+    if (rc == 0) {
+        build_map_pages(d->data, size);
     }
     return rc < 0 ? client_fail_reply(&r) : rc;
 }

@@ -145,8 +145,8 @@ static int receive_welcome(int socket, int64_t until, struct attach_welcome *w, 
     if (n == 0) {
         return -ECONNRESET;
     }
-    if (n != (ssize_t)sizeof *w || w->magic != ATTACH_MAGIC || (m.msg_flags & (MSG_TRUNC | MSG_CTRUNC))
-        || (w->status == 0 && found != ATTACH_WELCOME_FDS)) {
+    if (n != (ssize_t)sizeof *w || w->magic != ATTACH_MAGIC || (m.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) ||
+        (w->status == 0 && found != ATTACH_WELCOME_FDS)) {
         close_fds(fds, ATTACH_WELCOME_FDS);
         return BERTH_EFORMAT;
     }
@@ -186,10 +186,10 @@ static int map_slots(struct berth *b, int fd, const struct attach_welcome *w)
         return rc;
     }
     const struct slots_super *s = b->slots.base;
-    if (w->slots_bytes < sizeof *s || s->magic != SLOTS_MAGIC || s->format != LAYOUT_FORMAT
-        || s->fingerprint != LAYOUT_FINGERPRINT || memcmp(s->uuid, w->uuid, sizeof s->uuid) != 0
-        || s->headers_offset % sizeof(struct slot_header) != 0 || s->headers_offset > w->slots_bytes
-        || s->max_headers > (w->slots_bytes - s->headers_offset) / sizeof(struct slot_header)) {
+    if (w->slots_bytes < sizeof *s || s->magic != SLOTS_MAGIC || s->format != LAYOUT_FORMAT ||
+        s->fingerprint != LAYOUT_FINGERPRINT || memcmp(s->uuid, w->uuid, sizeof s->uuid) != 0 ||
+        s->headers_offset % sizeof(struct slot_header) != 0 || s->headers_offset > w->slots_bytes ||
+        s->max_headers > (w->slots_bytes - s->headers_offset) / sizeof(struct slot_header)) {
         return BERTH_EFORMAT;
     }
     b->lookup.headers = (const struct slot_header *)((const uint8_t *)s + s->headers_offset);
@@ -232,8 +232,9 @@ static int map_pins(struct berth *b, int fd, const struct attach_welcome *w)
     if (rc) {
         return rc;
     }
-    if (b->pins->magic != PINS_MAGIC || b->pins->format != LAYOUT_FORMAT || b->pins->fingerprint != LAYOUT_FINGERPRINT
-        || b->pins->session != w->session || w->pin_entries < 1 || w->pin_entries > PINS_CAPACITY) {
+    if (b->pins->magic != PINS_MAGIC || b->pins->format != LAYOUT_FORMAT ||
+        b->pins->fingerprint != LAYOUT_FINGERPRINT || b->pins->session != w->session || w->pin_entries < 1 ||
+        w->pin_entries > PINS_CAPACITY) {
         return BERTH_EFORMAT;
     }
     atomic_store_explicit(&b->pin_entries, w->pin_entries, memory_order_relaxed);

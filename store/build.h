@@ -45,6 +45,8 @@ int build_take_sealed(struct berth *b, void *arg, int status, const struct msg_r
 int build_take_granted(struct berth *b, void *arg, int status, const struct msg_reply *r, uint32_t bytes);
 int build_take_stat(struct berth *b, void *arg, int status, const struct msg_reply *r, uint32_t bytes);
 
+/* Maps the pages of a slot that is about to be written. */
+void build_map_pages(const void *start, size_t size);
 /* Copies a payload into a granted slot, counted and timed. The checksum. */
 uint64_t build_copy(struct berth *b, const struct msg_token *token, const void *data, size_t size);
 

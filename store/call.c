@@ -113,8 +113,8 @@ static struct call *list_find(struct calls *e, uint64_t id)
 static void ring_bell(struct berth *b)
 {
     atomic_thread_fence(memory_order_seq_cst);
-    if (atomic_load_explicit(&b->ring->node_sleeping, memory_order_relaxed)
-        && atomic_exchange_explicit(&b->ring->node_sleeping, 0, memory_order_seq_cst)) {
+    if (atomic_load_explicit(&b->ring->node_sleeping, memory_order_relaxed) &&
+        atomic_exchange_explicit(&b->ring->node_sleeping, 0, memory_order_seq_cst)) {
         uint64_t one = 1;
         if (write(b->calls.doorbell, &one, sizeof one) < 0) {
             return; /* full: it has been rung */
@@ -298,8 +298,8 @@ static int call_late(const struct berth *b, const struct call *c, int64_t now, i
 {
     const struct calls *e = &b->calls;
     int64_t from = (int64_t)((const struct msg_head *)c->message)->stamp;
-    bool taken = c->sent && e->state == CALLS_UP
-                 && atomic_load_explicit(&b->ring->request_head, memory_order_relaxed) >= c->place;
+    bool taken = c->sent && e->state == CALLS_UP &&
+                 atomic_load_explicit(&b->ring->request_head, memory_order_relaxed) >= c->place;
     *look = c->limit;
     if (now >= c->limit) {
         return c->limit_code;

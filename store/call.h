@@ -37,21 +37,21 @@ typedef void call_done(struct berth *b, struct call *c, int status, const struct
 struct call {
     struct call *next, *prev; /* by id */
     struct call *chain;
-    call_done *done;          /* NULL once it was abandoned, or if nobody cares */
+    call_done *done; /* NULL once it was abandoned, or if nobody cares */
     void *arg;
     struct berth_queue *queue; /* whose operation it is, or NULL */
-    int64_t limit;            /* CLOCK_MONOTONIC ns: then it is given up .. */
-    int limit_code;           /* .. with this */
-    uint64_t place;           /* request ring's index behind it */
+    int64_t limit;             /* CLOCK_MONOTONIC ns: then it is given up .. */
+    int limit_code;            /* .. with this */
+    uint64_t place;            /* request ring's index behind it */
     bool sent, abandoned;
-    uint32_t pages, want;     /* GRANT, PUT: grants asked for */
+    uint32_t pages, want; /* GRANT, PUT: grants asked for */
     _Alignas(8) uint8_t message[];
 };
 
 enum call_state {
-    CALLS_UP,    /* attached */
-    CALLS_DOWN,  /* the socket hung up: tries to attach again */
-    CALLS_ENDED  /* for good: `ended` says why */
+    CALLS_UP,   /* attached */
+    CALLS_DOWN, /* the socket hung up: tries to attach again */
+    CALLS_ENDED /* for good: `ended` says why */
 };
 
 #define CALL_CHAINS 1024u
@@ -70,19 +70,19 @@ struct calls {
     struct call *first, *last, *unsent; /* unsent: the first that is not in the ring, or NULL */
     struct call *chain[CALL_CHAINS];
     uint64_t last_id;
-    int64_t next_limit;    /* no call is to be given up before */
+    int64_t next_limit; /* no call is to be given up before */
     int64_t down_since, next_try, backoff;
     unsigned count;
     struct waiter *waiters;
-    const void *leading;   /* what the one who leads waits for */
-    bool dozing;           /* and whether it is in poll, until .. */
-    int64_t look;          /* .. this */
+    const void *leading; /* what the one who leads waits for */
+    bool dozing;         /* and whether it is in poll, until .. */
+    int64_t look;        /* .. this */
     struct ring_end requests;
     int socket, wake_fd, doorbell;
 
     pthread_mutex_t drain; /* the reply ring's consumer */
     struct ring_end replies;
-    uint8_t *reply;        /* RING_MESSAGE_MAX */
+    uint8_t *reply; /* RING_MESSAGE_MAX */
     int64_t spin_ns;
 };
 

@@ -123,8 +123,8 @@ static int make_life(struct berth *b)
 static int make_ring(struct berth *b)
 {
     b->ring_fd = memfd_create("berth-ring", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (b->ring_fd < 0 || ftruncate(b->ring_fd, sizeof(struct ring_shared)) != 0
-        || fcntl(b->ring_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+    if (b->ring_fd < 0 || ftruncate(b->ring_fd, sizeof(struct ring_shared)) != 0 ||
+        fcntl(b->ring_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
         return -errno;
     }
     b->ring = map_shared(b->ring_fd, sizeof(struct ring_shared), PROT_READ | PROT_WRITE);
@@ -204,8 +204,10 @@ static int connect_path(struct berth *b, const char *path)
     if (fd == -EACCES || fd == -EPERM) {
         return berth_fail(-EACCES, "no permission for socket '%s': run as the node's user or group", b->path);
     }
-    return fd >= 0 ? fd : berth_fail(BERTH_ENODE, "no node at '%s' (%s): start berthd, or name another with -n or $BERTH_NODE",
-                                     b->path, why_unreachable(-fd));
+    return fd >= 0
+               ? fd
+               : berth_fail(BERTH_ENODE, "no node at '%s' (%s): start berthd, or name another with -n or $BERTH_NODE",
+                            b->path, why_unreachable(-fd));
 }
 
 static int connect_default(struct berth *b)
@@ -251,7 +253,8 @@ static int reach(struct berth *b, const char *node)
         return connect_path(b, node + 5);
     }
     if (strncmp(node, "tcp://", 6) == 0 || strncmp(node, "verbs://", 8) == 0) {
-        return berth_fail(-EOPNOTSUPP, "'%s' names a remote node, which a later version has: use unix: or embedded:", node);
+        return berth_fail(-EOPNOTSUPP,
+                          "'%s' names a remote node, which a later version has: use unix: or embedded:", node);
     }
     return berth_fail(-EINVAL, "'%s' is no node's name: it begins with embedded: or unix:", node);
 }
@@ -328,7 +331,8 @@ void berth_close(struct berth *b)
         return;
     }
     struct client_thread *t = thread_self();
-    if (t->handle == b) { /* others that still name it would give another handle at this address some touches, no more */
+    if (t->handle ==
+        b) { /* others that still name it would give another handle at this address some touches, no more */
         t->handle = NULL;
     }
     detach(b);

@@ -41,7 +41,7 @@ struct berth {
     uint64_t lineage;
     uint64_t region_id;
     _Atomic uint32_t pin_entries; /* acknowledged by the node */
-    _Atomic bool muted; /* no touches: the ring is being shown to a node again, and must be empty */
+    _Atomic bool muted;           /* no touches: the ring is being shown to a node again, and must be empty */
     bool unmeasured; /* gets leave counters and samples out: `berth bench overhead` sets it, to know what they cost */
 
     /* the rest */

@@ -61,8 +61,8 @@ static inline unsigned find_match(const struct lookup_bucket *b, uint32_t tag)
     __m128i low = _mm_castps_si128(_mm_shuffle_ps(v[0], v[1], _MM_SHUFFLE(3, 1, 3, 1)));
     __m128i high = _mm_castps_si128(_mm_shuffle_ps(v[2], v[3], _MM_SHUFFLE(3, 1, 3, 1)));
     __m128i want = _mm_set1_epi32((int)tag);
-    unsigned bits = (unsigned)_mm_movemask_ps(_mm_castsi128_ps(_mm_cmpeq_epi32(low, want)))
-                    | (unsigned)_mm_movemask_ps(_mm_castsi128_ps(_mm_cmpeq_epi32(high, want))) << 4;
+    unsigned bits = (unsigned)_mm_movemask_ps(_mm_castsi128_ps(_mm_cmpeq_epi32(low, want))) |
+                    (unsigned)_mm_movemask_ps(_mm_castsi128_ps(_mm_cmpeq_epi32(high, want))) << 4;
     return bits >> 1; /* the first 8 bytes are `passed` and `ask` */
 #endif
 }

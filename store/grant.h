@@ -15,10 +15,10 @@
 #define GRANT_MAX 64u
 
 struct grant_class {
-    uint32_t pages;   /* 0: unused */
-    uint32_t n;       /* at hand */
-    uint32_t coming;  /* asked for by puts and grants in flight */
-    uint32_t target;  /* at hand and coming together, at most */
+    uint32_t pages;  /* 0: unused */
+    uint32_t n;      /* at hand */
+    uint32_t coming; /* asked for by puts and grants in flight */
+    uint32_t target; /* at hand and coming together, at most */
     uint64_t used;
     struct msg_token token[GRANT_MAX];
 };

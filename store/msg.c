@@ -101,7 +101,8 @@ static int check_hold(const struct msg_head *m)
 static int check_list(const struct msg_head *m)
 {
     const struct msg_list *l = (const struct msg_list *)m;
-    if (short_of(m, sizeof *l) || l->max < 1 || l->prefix_size > KEY_MAX || l->after_size > KEY_MAX || l->reserved != 0) {
+    if (short_of(m, sizeof *l) || l->max < 1 || l->prefix_size > KEY_MAX || l->after_size > KEY_MAX ||
+        l->reserved != 0) {
         return -EINVAL;
     }
     return exact(m, sizeof *l, (uint64_t)l->prefix_size + l->after_size);
@@ -110,7 +111,8 @@ static int check_list(const struct msg_head *m)
 /* Of a namespace's name: it is kept as text, here and in settings. */
 static int name_byte(char c)
 {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-';
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' ||
+           c == '-';
 }
 
 static int check_namespace(const struct msg_head *m)
@@ -150,11 +152,11 @@ static int check_detach(const struct msg_head *m)
 }
 
 static int (*const checks[MSG_OPS])(const struct msg_head *m) = {
-    [MSG_GRANT] = check_grant,   [MSG_PUT] = check_put,     [MSG_CREATE] = check_create,
+    [MSG_GRANT] = check_grant,   [MSG_PUT] = check_put,      [MSG_CREATE] = check_create,
     [MSG_SEAL] = check_seal,     [MSG_ABORT] = check_tokens, [MSG_REMOVE] = check_key,
-    [MSG_HOLD] = check_hold,     [MSG_DROP] = check_hold,   [MSG_STAT] = check_key,
-    [MSG_LIST] = check_list,     [MSG_FIND] = check_key,    [MSG_NAMESPACE] = check_namespace,
-    [MSG_GROW] = check_grow,     [MSG_QUERY] = check_query, [MSG_RESUME] = check_tokens,
+    [MSG_HOLD] = check_hold,     [MSG_DROP] = check_hold,    [MSG_STAT] = check_key,
+    [MSG_LIST] = check_list,     [MSG_FIND] = check_key,     [MSG_NAMESPACE] = check_namespace,
+    [MSG_GROW] = check_grow,     [MSG_QUERY] = check_query,  [MSG_RESUME] = check_tokens,
     [MSG_DETACH] = check_detach, [MSG_REVOKE] = check_key,
 };
 
@@ -186,8 +188,8 @@ uint32_t msg_reply_max(const struct msg_head *m)
     case MSG_SEAL:
         return fixed + (((const struct msg_seal *)m)->count + 7) / 8;
     case MSG_STAT:
-        return fixed + (uint32_t)sizeof(struct msg_stat) + KEY_MAX
-               + HOLDS_MAX * ((uint32_t)sizeof(struct msg_stat_hold) + LABEL_MAX + 1);
+        return fixed + (uint32_t)sizeof(struct msg_stat) + KEY_MAX +
+               HOLDS_MAX * ((uint32_t)sizeof(struct msg_stat_hold) + LABEL_MAX + 1);
     case MSG_LIST:
     case MSG_QUERY:
         return RING_MESSAGE_MAX;

@@ -5,10 +5,8 @@
 static void raise_high_water(struct pins_file *p, uint32_t entry)
 {
     uint32_t high = atomic_load_explicit(&p->high_water, memory_order_relaxed);
-    while (high <= entry
-           && !atomic_compare_exchange_weak_explicit(&p->high_water, &high, entry + 1, memory_order_seq_cst,
-                                                     memory_order_relaxed)) {
-    }
+    while (high <= entry && !atomic_compare_exchange_weak_explicit(&p->high_water, &high, entry + 1,
+                                                                   memory_order_seq_cst, memory_order_relaxed)) {}
 }
 
 static uint32_t search(struct berth *b, struct client_thread *t, uint32_t slot, uint32_t entries)

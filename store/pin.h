@@ -19,8 +19,8 @@ uint32_t pin_take_slowly(struct berth *b, struct client_thread *t, uint32_t slot
 /* Seen from here, and below high water. */
 static inline bool pin_free(const struct berth *b, uint32_t entry)
 {
-    return entry < atomic_load_explicit(&b->pins->high_water, memory_order_relaxed)
-           && atomic_load_explicit(&b->pins->entry[entry], memory_order_relaxed) == 0;
+    return entry < atomic_load_explicit(&b->pins->high_water, memory_order_relaxed) &&
+           atomic_load_explicit(&b->pins->entry[entry], memory_order_relaxed) == 0;
 }
 
 static inline bool pin_try(struct berth *b, uint32_t entry, uint32_t slot)

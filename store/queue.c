@@ -74,9 +74,8 @@ static void arm(struct berth_queue *q)
     }
     atomic_store_explicit(&b->ring->client_sleeping, 1, memory_order_seq_cst);
     atomic_thread_fence(memory_order_seq_cst);
-    if (q->done.first
-        || atomic_load_explicit(&b->ring->reply_tail, memory_order_relaxed)
-               != atomic_load_explicit(&b->ring->reply_head, memory_order_relaxed)) {
+    if (q->done.first || atomic_load_explicit(&b->ring->reply_tail, memory_order_relaxed) !=
+                             atomic_load_explicit(&b->ring->reply_head, memory_order_relaxed)) {
         queue_wake(q);
     }
 }

@@ -83,9 +83,9 @@ static void grant_done(struct berth *b, struct call *c, int status, const struct
 /* ---- begin ---- */
 
 enum begun {
-    BEGUN_FLIES,  /* its call is in flight */
-    BEGUN_DONE,   /* it has its result */
-    BEGUN_PARKED  /* it waits for a slot, and so do those behind it */
+    BEGUN_FLIES, /* its call is in flight */
+    BEGUN_DONE,  /* it has its result */
+    BEGUN_PARKED /* it waits for a slot, and so do those behind it */
 };
 
 static enum begun done_with(struct berth_queue *q, struct berth_op *op, long result)

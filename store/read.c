@@ -42,7 +42,8 @@ static int ask(struct berth *b, const struct wanted *w, int64_t deadline, struct
     return call_run(b, c, &r, take_token, out);
 }
 
-static int pin_asked(struct berth *b, struct client_thread *t, const struct wanted *w, int64_t deadline, struct found *out)
+static int pin_asked(struct berth *b, struct client_thread *t, const struct wanted *w, int64_t deadline,
+                     struct found *out)
 {
     struct msg_token token;
     stat_add(b, t, LANE_ASKS, 1);
@@ -59,8 +60,8 @@ static int pin_asked(struct berth *b, struct client_thread *t, const struct want
             return BERTH_EPINS;
         }
         const struct slot_header *h = find_header(&b->lookup, token.slot);
-        if (slot_load(h) == slot_word(token.gen, SLOT_READY) && find_group_ready(&b->lookup, h)
-            && find_same_key(&b->lookup, h, w)) {
+        if (slot_load(h) == slot_word(token.gen, SLOT_READY) && find_group_ready(&b->lookup, h) &&
+            find_same_key(&b->lookup, h, w)) {
             *out = (struct found){.slot = token.slot, .entry = entry};
             return 0;
         }
@@ -69,7 +70,8 @@ static int pin_asked(struct berth *b, struct client_thread *t, const struct want
     return -ENOENT;
 }
 
-__attribute__((noinline)) int read_pin_slowly(struct berth *b, struct client_thread *t, const struct wanted *w, int64_t deadline, struct found *out)
+__attribute__((noinline)) int read_pin_slowly(struct berth *b, struct client_thread *t, const struct wanted *w,
+                                              int64_t deadline, struct found *out)
 {
     for (unsigned i = 0; i < FIND_TRIES; i++) {
         bool must_ask = find_must_ask(w);
@@ -94,7 +96,8 @@ __attribute__((noinline)) int read_pin_slowly(struct berth *b, struct client_thr
 
 /* ---- batches ---- */
 
-static __attribute__((flatten)) void look_ahead(const struct lookup *l, const struct berth_key *keys, uint32_t n, struct wanted *w, uint32_t *slot)
+static __attribute__((flatten)) void look_ahead(const struct lookup *l, const struct berth_key *keys, uint32_t n,
+                                                struct wanted *w, uint32_t *slot)
 {
     for (uint32_t i = 0; i < n; i++) {
         find_start(l, &w[i], &keys[i]);
@@ -107,8 +110,8 @@ static __attribute__((flatten)) void look_ahead(const struct lookup *l, const st
     }
 }
 
-__attribute__((flatten)) void read_pin_batch(struct berth *b, struct client_thread *t, const struct berth_key *keys, uint32_t n, int64_t deadline,
-                    struct found *out, int *status)
+__attribute__((flatten)) void read_pin_batch(struct berth *b, struct client_thread *t, const struct berth_key *keys,
+                                             uint32_t n, int64_t deadline, struct found *out, int *status)
 {
     const struct lookup *l = &b->lookup;
     struct wanted w[READ_BATCH];
@@ -187,7 +190,8 @@ bool read_there(struct berth *b, struct client_thread *t, const struct berth_key
     return FIND_TSAN ? peek_pinned(b, t, &w) : find_peek_walk(&b->lookup, &w) == STEP_DONE;
 }
 
-void read_peek_batch(struct berth *b, struct client_thread *t, const struct berth_key *keys, uint32_t n, uint8_t *present)
+void read_peek_batch(struct berth *b, struct client_thread *t, const struct berth_key *keys, uint32_t n,
+                     uint8_t *present)
 {
     struct wanted w[READ_BATCH];
     uint32_t slot[READ_BATCH];

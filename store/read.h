@@ -10,12 +10,13 @@
 
 /* After a first walk that did not end in a pin: again, bounded, then by asking the node. 0 or a negative error, recorded for
  * nothing but a missing node. */
-int read_pin_slowly(struct berth *b, struct client_thread *t, const struct wanted *w, int64_t deadline, struct found *out);
+int read_pin_slowly(struct berth *b, struct client_thread *t, const struct wanted *w, int64_t deadline,
+                    struct found *out);
 
 /* Pins n keys, READ_BATCH at most: all hashes, then all buckets, then all headers are on their way before the first is
  * looked at. status[i]: 0 or a negative error. */
-void read_pin_batch(struct berth *b, struct client_thread *t, const struct berth_key *keys, uint32_t n, int64_t deadline,
-                    struct found *out, int *status);
+void read_pin_batch(struct berth *b, struct client_thread *t, const struct berth_key *keys, uint32_t n,
+                    int64_t deadline, struct found *out, int *status);
 
 /* Whether this handle may have what it pinned, and with BERTH_VERIFY whether the payload is whole. */
 int read_accept(struct berth *b, struct client_thread *t, struct found f, unsigned flags);
@@ -24,7 +25,8 @@ int read_accept(struct berth *b, struct client_thread *t, struct found f, unsign
 bool read_there(struct berth *b, struct client_thread *t, const struct berth_key *key);
 
 /* 1 ready, 0 not, for n keys, READ_BATCH at most. */
-void read_peek_batch(struct berth *b, struct client_thread *t, const struct berth_key *keys, uint32_t n, uint8_t *present);
+void read_peek_batch(struct berth *b, struct client_thread *t, const struct berth_key *keys, uint32_t n,
+                     uint8_t *present);
 
 static inline const uint8_t *read_payload(const struct berth *b, const struct slot_header *h)
 {

@@ -46,8 +46,8 @@ static uint32_t take_lane(void)
             return lane;
         }
         /* Acquire: the counters that the lane's last owner stored are read, then added to, by this thread. */
-        if (atomic_compare_exchange_weak_explicit(&lanes_taken, &taken, taken | UINT64_C(1) << lane, memory_order_acquire,
-                                                  memory_order_relaxed)) {
+        if (atomic_compare_exchange_weak_explicit(&lanes_taken, &taken, taken | UINT64_C(1) << lane,
+                                                  memory_order_acquire, memory_order_relaxed)) {
             return lane;
         }
     }

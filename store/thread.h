@@ -12,16 +12,16 @@ struct berth;
 struct client_thread {
     /* what every get needs */
     const struct berth *handle; /* whose gets count below; NULL: a thread without a lane of its own goes the long way */
-    uint32_t left;   /* gets until its turn ends; 0: the next one is timed */
-    uint32_t cursor; /* pin entry to try first */
+    uint32_t left;              /* gets until its turn ends; 0: the next one is timed */
+    uint32_t cursor;            /* pin entry to try first */
     uint32_t touch[THREAD_TURN]; /* slot + 1 of the get that found `left` at this index; 0: no touch */
 
-    uint32_t home;   /* where its pin entries begin: others' releases do not send the cursor below */
+    uint32_t home; /* where its pin entries begin: others' releases do not send the cursor below */
     uint32_t lane;
     uint32_t lane_at; /* its bytes in a pin file */
     uint32_t turns;
     bool started;
-    bool shared;     /* its lane is the last one, which all threads beyond have together */
+    bool shared; /* its lane is the last one, which all threads beyond have together */
     uint8_t strangers;
 };
 

@@ -100,8 +100,8 @@ static bool reply_there(const struct calls *e)
 
 static bool node_awake_elsewhere(const struct berth *b)
 {
-    return !atomic_load_explicit(&b->ring->node_sleeping, memory_order_relaxed)
-           && atomic_load_explicit(&b->ring->node_cpu, memory_order_relaxed) != (uint32_t)sched_getcpu();
+    return !atomic_load_explicit(&b->ring->node_sleeping, memory_order_relaxed) &&
+           atomic_load_explicit(&b->ring->node_cpu, memory_order_relaxed) != (uint32_t)sched_getcpu();
 }
 
 /* Waking this core costs more than the wait it replaces, if the node is awake on another one. What spinning has brought so

@@ -1,12 +1,10 @@
 /* Every function of berth.h against an embedded node, its errors among them. */
-#include "store/berth.h"
+#include "tests/support/embedded.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -17,66 +15,11 @@
 
 #include <cmocka.h>
 
-#define NODE "embedded:?pool=64MiB&lock=off&log-level=error"
-#define MIB (1u << 20)
-
-static struct berth *b;
-
-static struct berth_key key_of(const char *name)
+/* The child of child_is_told starts a node of its own. */
+const char *__tsan_default_options(void);
+const char *__tsan_default_options(void)
 {
-    return (struct berth_key){.data = name, .size = (uint32_t)strlen(name)};
-}
-
-static int open_node(void **state)
-{
-    (void)state;
-    struct berth_open_opts o = {.size = sizeof o, .name = "test_api"};
-    return berth_open(&b, NODE, &o);
-}
-
-static int close_node(void **state)
-{
-    (void)state;
-    char *text = NULL; /* whatever the test did: index, slots and lookup agree */
-    int rc = berth_query(b, BERTH_CHECK, NULL, &text);
-    bool clean = rc == 0 && strstr(text, "\"differences\": 0") && strstr(text, "\"invariant\": null");
-    if (!clean) {
-        print_message("%d %s\n", rc, text ? text : "");
-    }
-    free(text);
-    berth_close(b);
-    return clean ? 0 : -1;
-}
-
-static void put(const char *name, const void *data, size_t size)
-{
-    assert_int_equal(berth_put(b, key_of(name), data, size, NULL), 0);
-}
-
-static void expect(const char *name, const void *data, size_t size)
-{
-    struct berth_view v;
-    assert_int_equal(berth_get(b, key_of(name), &v, BERTH_VERIFY, BERTH_NOW), 0);
-    assert_int_equal(v.size, size);
-    assert_memory_equal(v.data, data, size);
-    assert_int_equal(v.checksum, berth_checksum(data, size));
-    berth_release(b, &v, 1);
-    assert_null(v.data);
-}
-
-static void expect_absent(const char *name)
-{
-    struct berth_view v;
-    assert_int_equal(berth_get(b, key_of(name), &v, 0, BERTH_NOW), -ENOENT);
-}
-
-static void expect_error(int code)
-{
-    struct berth_error_info e;
-    assert_int_equal(berth_error(b, &e), code);
-    assert_int_equal(e.code, code);
-    assert_string_equal(e.name, berth_error_name(code));
-    assert_true(e.sentence[0] != '\0');
+    return "die_after_fork=0";
 }
 
 static uint8_t *pattern(size_t n, unsigned salt)
@@ -99,7 +42,7 @@ static void sizes_from_nothing_to_large(void **state)
         char name[32];
         uint8_t *data = pattern(sizes[i], i);
         snprintf(name, sizeof name, "object-%zu", sizes[i]);
-        put(name, sizes[i] ? data : NULL, sizes[i]);
+        put_new(name, sizes[i] ? data : NULL, sizes[i]);
         expect(name, data, sizes[i]);
         free(data);
     }
@@ -114,26 +57,26 @@ static void keys_of_every_length(void **state)
     }
     for (uint32_t n = 1; n <= BERTH_KEY_MAX; n += n < 80 ? 1 : 37) {
         struct berth_key key = {.data = bytes, .size = n};
-        assert_int_equal(berth_put(b, key, &n, sizeof n, NULL), 0);
+        assert_int_equal(berth_put(embedded, key, &n, sizeof n, NULL), 0);
     }
     for (uint32_t n = 1; n <= BERTH_KEY_MAX; n += n < 80 ? 1 : 37) {
         struct berth_key key = {.data = bytes, .size = n};
         uint32_t got = 0;
-        assert_int_equal(berth_get_into(b, key, &got, sizeof got, BERTH_VERIFY, 0), sizeof got);
+        assert_int_equal(berth_get_into(embedded, key, &got, sizeof got, BERTH_VERIFY, 0), sizeof got);
         assert_int_equal(got, n);
         uint8_t present = 0;
-        assert_int_equal(berth_exists(b, &key, 1, &present, 0), 1);
+        assert_int_equal(berth_exists(embedded, &key, 1, &present, 0), 1);
     }
 }
 
 static void second_put_keeps_the_first(void **state)
 {
     (void)state;
-    put("a", "first", 5);
-    assert_int_equal(berth_put(b, key_of("a"), "second", 6, NULL), BERTH_KEPT);
+    put_new("a", "first", 5);
+    assert_int_equal(berth_put(embedded, key_of("a"), "second", 6, NULL), BERTH_KEPT);
     expect("a", "first", 5);
     struct berth_draft d;
-    assert_int_equal(berth_create(b, key_of("a"), 6, NULL, &d), BERTH_KEPT);
+    assert_int_equal(berth_create(embedded, key_of("a"), 6, NULL, &d), BERTH_KEPT);
 }
 
 static void arguments_are_checked(void **state)
@@ -143,43 +86,42 @@ static void arguments_are_checked(void **state)
     char big[BERTH_KEY_MAX + 1] = {1};
     struct berth_key key = key_of("a"), none = {.data = "a", .size = 0}, null = {.size = 3},
                      large = {.data = big, .size = sizeof big};
-    assert_int_equal(berth_get(b, none, &v, 0, 0), -EINVAL);
-    assert_int_equal(berth_get(b, null, &v, 0, 0), -EINVAL);
-    assert_int_equal(berth_get(b, large, &v, 0, 0), -EINVAL);
+    assert_int_equal(berth_get(embedded, none, &v, 0, 0), -EINVAL);
+    assert_int_equal(berth_get(embedded, null, &v, 0, 0), -EINVAL);
+    assert_int_equal(berth_get(embedded, large, &v, 0, 0), -EINVAL);
     expect_error(-EINVAL);
-    assert_int_equal(berth_get(b, key, NULL, 0, 0), -EINVAL);
+    assert_int_equal(berth_get(embedded, key, NULL, 0, 0), -EINVAL);
     assert_int_equal(berth_get(NULL, key, &v, 0, 0), -EINVAL);
-    assert_int_equal(berth_get(b, key, &v, 1u << 9, 0), -EINVAL);
-    assert_int_equal(berth_get(b, key, &v, BERTH_WAIT, 0), -EOPNOTSUPP);
-    assert_int_equal(berth_get(b, key, &v, BERTH_PEERS, 0), -EOPNOTSUPP);
-    assert_int_equal(berth_get(b, key, &v, BERTH_FRESH, 0), -EOPNOTSUPP);
-    assert_int_equal(berth_prefix(b, &key, 1, &v, BERTH_FRESH, 0), -EOPNOTSUPP);
-    assert_int_equal(berth_prefix(b, &none, 1, &v, 0, 0), -EINVAL);
-    assert_int_equal(berth_get_many(b, &key, 65537, &v, 0, 0), -EINVAL);
-    assert_int_equal(berth_prefix(b, NULL, 1, &v, 0, 0), -EINVAL);
-    assert_int_equal(berth_prefix(b, NULL, 0, NULL, 0, 0), 0);
-    assert_int_equal(berth_put(b, none, "x", 1, NULL), -EINVAL);
-    assert_int_equal(berth_put(b, key, NULL, 1, NULL), -EINVAL);
+    assert_int_equal(berth_get(embedded, key, &v, 1u << 9, 0), -EINVAL);
+    assert_int_equal(berth_get(embedded, key, &v, BERTH_WAIT, 0), -EOPNOTSUPP);
+    assert_int_equal(berth_get(embedded, key, &v, BERTH_PEERS, 0), -EOPNOTSUPP);
+    assert_int_equal(berth_get(embedded, key, &v, BERTH_FRESH, 0), -EOPNOTSUPP);
+    assert_int_equal(berth_prefix(embedded, &key, 1, &v, BERTH_FRESH, 0), -EOPNOTSUPP);
+    assert_int_equal(berth_prefix(embedded, &none, 1, &v, 0, 0), -EINVAL);
+    assert_int_equal(berth_get_many(embedded, &key, 65537, &v, 0, 0), -EINVAL);
+    assert_int_equal(berth_prefix(embedded, NULL, 0, NULL, 0, 0), 0);
+    assert_int_equal(berth_put(embedded, none, "x", 1, NULL), -EINVAL);
+    assert_int_equal(berth_put(embedded, key, NULL, 1, NULL), -EINVAL);
     struct berth_put_opts o = {.size = sizeof o - 1};
-    assert_int_equal(berth_put(b, key, "x", 1, &o), -EINVAL);
+    assert_int_equal(berth_put(embedded, key, "x", 1, &o), -EINVAL);
     o = (struct berth_put_opts){.size = sizeof o, .flags = 1};
-    assert_int_equal(berth_put(b, key, "x", 1, &o), -EINVAL);
+    assert_int_equal(berth_put(embedded, key, "x", 1, &o), -EINVAL);
     o = (struct berth_put_opts){.size = sizeof o, .segment = 4096};
-    assert_int_equal(berth_put(b, key, "x", 1, &o), -EOPNOTSUPP);
-    assert_int_equal(berth_put(b, key, "x", (size_t)1 << 40, NULL), -E2BIG);
+    assert_int_equal(berth_put(embedded, key, "x", 1, &o), -EOPNOTSUPP);
+    assert_int_equal(berth_put(embedded, key, "x", (size_t)1 << 40, NULL), -E2BIG);
     struct berth_error_info e;
-    berth_error(b, &e);
+    berth_error(embedded, &e);
     assert_true(e.figure[0] > 0 && e.figure[0] <= 64 * MIB);
-    assert_int_equal(berth_hold(b, key, "", 0), -EINVAL);
-    assert_int_equal(berth_hold(b, key, "x", -1), -EINVAL);
-    assert_int_equal(berth_hold(b, key, "0123456789012345678901234567890123456789012345678901234567890123", 0), -EINVAL);
-    assert_int_equal(berth_seal(b, NULL, 0), -EINVAL);
+    assert_int_equal(berth_hold(embedded, key, "", 0), -EINVAL);
+    assert_int_equal(berth_hold(embedded, key, "x", -1), -EINVAL);
+    assert_int_equal(berth_hold(embedded, key, "0123456789012345678901234567890123456789012345678901234567890123", 0),
+                     -EINVAL);
+    assert_int_equal(berth_seal(embedded, NULL, 0), -EINVAL);
     struct berth_draft d = {0};
-    assert_int_equal(berth_seal(b, &d, 1), -EINVAL);
+    assert_int_equal(berth_seal(embedded, &d, 1), -EINVAL);
     uint32_t ns;
-    assert_int_equal(berth_namespace(b, "a b", &ns), -EINVAL);
+    assert_int_equal(berth_namespace(embedded, "a b", &ns), -EINVAL);
     expect_absent("a");
-    berth_release(b, &v, 0);
     berth_release(NULL, &v, 1);
     berth_close(NULL);
 }
@@ -194,11 +136,11 @@ static void names_that_do_not_open(void **state)
     assert_int_equal(berth_open(&other, "file:x", NULL), -EINVAL);
     assert_int_equal(berth_open(&other, "unix:", NULL), -EINVAL);
     assert_int_equal(berth_open(&other, "embedded:?no-such-setting=1", NULL), -EINVAL);
-    assert_int_equal(berth_open(NULL, NODE, NULL), -EINVAL);
+    assert_int_equal(berth_open(NULL, EMBEDDED_NODE, NULL), -EINVAL);
     struct berth_open_opts o = {.size = 3};
-    assert_int_equal(berth_open(&other, NODE, &o), -EINVAL);
+    assert_int_equal(berth_open(&other, EMBEDDED_NODE, &o), -EINVAL);
     o = (struct berth_open_opts){.size = sizeof o, .flags = 2};
-    assert_int_equal(berth_open(&other, NODE, &o), -EINVAL);
+    assert_int_equal(berth_open(&other, EMBEDDED_NODE, &o), -EINVAL);
     struct berth_error_info e;
     assert_int_equal(berth_error(NULL, &e), -EINVAL);
     assert_true(e.sentence[0]);
@@ -208,17 +150,17 @@ static void into_the_callers_buffer(void **state)
 {
     (void)state;
     char buffer[8] = "........";
-    put("a", "12345", 5);
-    assert_int_equal(berth_get_into(b, key_of("a"), buffer, 4, 0, 0), -ENOSPC);
+    put_new("a", "12345", 5);
+    assert_int_equal(berth_get_into(embedded, key_of("a"), buffer, 4, 0, 0), -ENOSPC);
     struct berth_error_info e;
-    berth_error(b, &e);
+    berth_error(embedded, &e);
     assert_int_equal(e.figure[0], 5);
     assert_memory_equal(buffer, "........", 8);
-    assert_int_equal(berth_get_into(b, key_of("a"), buffer, 8, 0, 0), 5);
+    assert_int_equal(berth_get_into(embedded, key_of("a"), buffer, 8, 0, 0), 5);
     assert_memory_equal(buffer, "12345...", 8);
-    assert_int_equal(berth_get_into(b, key_of("b"), buffer, 8, 0, 0), -ENOENT);
-    put("empty", NULL, 0);
-    assert_int_equal(berth_get_into(b, key_of("empty"), NULL, 0, 0, 0), 0);
+    assert_int_equal(berth_get_into(embedded, key_of("b"), buffer, 8, 0, 0), -ENOENT);
+    put_new("empty", NULL, 0);
+    assert_int_equal(berth_get_into(embedded, key_of("empty"), NULL, 0, 0, 0), 0);
 }
 
 static void views_outlive_their_key(void **state)
@@ -226,19 +168,19 @@ static void views_outlive_their_key(void **state)
     (void)state;
     struct berth_view v;
     uint8_t *data = pattern(70000, 1);
-    put("a", data, 70000);
-    assert_int_equal(berth_get(b, key_of("a"), &v, 0, 0), 0);
-    assert_int_equal(berth_remove(b, key_of("a"), NULL), 0);
+    put_new("a", data, 70000);
+    assert_int_equal(berth_get(embedded, key_of("a"), &v, 0, 0), 0);
+    assert_int_equal(berth_remove(embedded, key_of("a"), NULL), 0);
     expect_absent("a");
     for (unsigned i = 0; i < 200; i++) { /* more than the pool holds */
         char name[16];
         uint8_t *other = pattern(400000, i + 2);
         snprintf(name, sizeof name, "%u", i);
-        assert_int_equal(berth_put(b, key_of(name), other, 400000, NULL), 0);
+        assert_int_equal(berth_put(embedded, key_of(name), other, 400000, NULL), 0);
         free(other);
     }
     assert_memory_equal(v.data, data, 70000);
-    berth_release(b, &v, 1);
+    berth_release(embedded, &v, 1);
     free(data);
 }
 
@@ -249,10 +191,10 @@ static void draft_is_unseen_until_sealed(void **state)
     (void)state;
     struct berth_draft d;
     uint8_t *data = pattern(100000, 3);
-    assert_int_equal(berth_create(b, key_of("d"), 100000, NULL, &d), 0);
+    assert_int_equal(berth_create(embedded, key_of("d"), 100000, NULL, &d), 0);
     memcpy(d.data, data, 100000);
     expect_absent("d");
-    assert_int_equal(berth_seal(b, &d, 1), 0);
+    assert_int_equal(berth_seal(embedded, &d, 1), 0);
     assert_null(d.data);
     expect("d", data, 100000);
     free(data);
@@ -263,31 +205,31 @@ static void callers_checksum_is_taken(void **state)
     (void)state;
     struct berth_draft d;
     struct berth_view v;
-    assert_int_equal(berth_create(b, key_of("d"), 10, NULL, &d), 0);
+    assert_int_equal(berth_create(embedded, key_of("d"), 10, NULL, &d), 0);
     d.checksum = berth_copy(d.data, "0123456789", 10);
     d.flags = BERTH_HAS_CHECKSUM;
-    assert_int_equal(berth_seal(b, &d, 1), 0);
+    assert_int_equal(berth_seal(embedded, &d, 1), 0);
     expect("d", "0123456789", 10);
-    assert_int_equal(berth_create(b, key_of("bad"), 10, NULL, &d), 0);
+    assert_int_equal(berth_create(embedded, key_of("bad"), 10, NULL, &d), 0);
     berth_copy(d.data, "0123456789", 10);
     d.checksum = 1;
     d.flags = BERTH_HAS_CHECKSUM;
-    assert_int_equal(berth_seal(b, &d, 1), 0);
-    assert_int_equal(berth_get(b, key_of("bad"), &v, BERTH_VERIFY, 0), BERTH_ECORRUPT);
-    assert_int_equal(berth_get(b, key_of("bad"), &v, 0, 0), 0);
-    berth_release(b, &v, 1);
+    assert_int_equal(berth_seal(embedded, &d, 1), 0);
+    assert_int_equal(berth_get(embedded, key_of("bad"), &v, BERTH_VERIFY, 0), BERTH_ECORRUPT);
+    assert_int_equal(berth_get(embedded, key_of("bad"), &v, 0, 0), 0);
+    berth_release(embedded, &v, 1);
 }
 
 static void aborted_draft_leaves_nothing(void **state)
 {
     (void)state;
     struct berth_draft d[2];
-    assert_int_equal(berth_create(b, key_of("x"), 10, NULL, &d[0]), 0);
+    assert_int_equal(berth_create(embedded, key_of("x"), 10, NULL, &d[0]), 0);
     d[1].data = NULL; /* passed over */
-    assert_int_equal(berth_abort(b, d, 2), 0);
+    assert_int_equal(berth_abort(embedded, d, 2), 0);
     assert_null(d[0].data);
     expect_absent("x");
-    put("x", "new", 3);
+    put_new("x", "new", 3);
     expect("x", "new", 3);
 }
 
@@ -297,17 +239,17 @@ static void group_is_sealed_together(void **state)
     enum { N = 300 };
     struct berth_draft d[N];
     char name[N][8];
-    put("g7", "old", 3);
+    put_new("g7", "old", 3);
     for (unsigned i = 0; i < N; i++) {
         snprintf(name[i], sizeof name[i], "g%u", i);
         if (i == 7) {
             snprintf(name[i], sizeof name[i], "h7");
         }
-        assert_int_equal(berth_create(b, key_of(name[i]), 8, NULL, &d[i]), 0);
+        assert_int_equal(berth_create(embedded, key_of(name[i]), 8, NULL, &d[i]), 0);
         memcpy(d[i].data, name[i], 8);
     }
-    put("g9", "old", 3); /* came while the group was being filled */
-    assert_int_equal(berth_seal(b, d, N), 1);
+    put_new("g9", "old", 3); /* came while the group was being filled */
+    assert_int_equal(berth_seal(embedded, d, N), 1);
     for (unsigned i = 0; i < N; i++) {
         assert_int_equal(d[i].status, i == 9 ? BERTH_KEPT : 0);
         assert_null(d[i].data);
@@ -319,22 +261,22 @@ static void group_has_no_key_twice(void **state)
 {
     (void)state;
     struct berth_draft d[2];
-    assert_int_equal(berth_create(b, key_of("x"), 1, NULL, &d[0]), 0);
-    assert_int_equal(berth_create(b, key_of("x"), 1, NULL, &d[1]), 0);
-    assert_int_equal(berth_seal(b, d, 2), -EINVAL);
+    assert_int_equal(berth_create(embedded, key_of("x"), 1, NULL, &d[0]), 0);
+    assert_int_equal(berth_create(embedded, key_of("x"), 1, NULL, &d[1]), 0);
+    assert_int_equal(berth_seal(embedded, d, 2), -EINVAL);
     assert_null(d[0].data);
     expect_absent("x");
-    put("x", "1", 1); /* nothing of the group is in the way */
+    put_new("x", "1", 1); /* nothing of the group is in the way */
 }
 
 static void stale_draft_is_refused(void **state)
 {
     (void)state;
     struct berth_draft d, copy;
-    assert_int_equal(berth_create(b, key_of("x"), 1, NULL, &d), 0);
+    assert_int_equal(berth_create(embedded, key_of("x"), 1, NULL, &d), 0);
     copy = d;
-    assert_int_equal(berth_seal(b, &d, 1), 0);
-    assert_int_equal(berth_seal(b, &copy, 1), BERTH_ESTALE);
+    assert_int_equal(berth_seal(embedded, &d, 1), 0);
+    assert_int_equal(berth_seal(embedded, &copy, 1), BERTH_ESTALE);
     expect_error(BERTH_ESTALE);
 }
 
@@ -343,8 +285,8 @@ static void lineages_do_not_mix(void **state)
     (void)state;
     struct berth_put_opts o = {.size = sizeof o, .lineage = 77, .priority = 3, .ttl_s = 60};
     struct berth_stat st;
-    assert_int_equal(berth_put(b, key_of("l"), "x", 1, &o), 0);
-    assert_int_equal(berth_stat(b, key_of("l"), &st), 0);
+    assert_int_equal(berth_put(embedded, key_of("l"), "x", 1, &o), 0);
+    assert_int_equal(berth_stat(embedded, key_of("l"), &st), 0);
     assert_int_equal(st.lineage, 77);
     assert_int_equal(st.priority, 3);
     assert_int_equal(st.ttl_s, 60);
@@ -358,11 +300,11 @@ static void stat_says_what_is_known(void **state)
     (void)state;
     struct berth_stat st;
     struct berth_view v;
-    put("s", "12345", 5);
-    assert_int_equal(berth_hold(b, key_of("s"), "me", 0), 0);
-    assert_int_equal(berth_hold(b, key_of("s"), "you", INT64_C(60000000000)), 0);
-    assert_int_equal(berth_stat(b, key_of("s"), &st), 0);
-    assert_int_equal(berth_get(b, key_of("s"), &v, 0, 0), 0);
+    put_new("s", "12345", 5);
+    assert_int_equal(berth_hold(embedded, key_of("s"), "me", 0), 0);
+    assert_int_equal(berth_hold(embedded, key_of("s"), "you", INT64_C(60000000000)), 0);
+    assert_int_equal(berth_stat(embedded, key_of("s"), &st), 0);
+    assert_int_equal(berth_get(embedded, key_of("s"), &v, 0, 0), 0);
     assert_int_equal(st.size, 5);
     assert_int_equal(st.slot_bytes, 4096);
     assert_int_equal(st.key_size, 1);
@@ -376,57 +318,57 @@ static void stat_says_what_is_known(void **state)
         assert_true(me || strcmp(st.holds[i].label, "you") == 0);
         assert_true(me ? st.holds[i].ttl_ns == 0 : st.holds[i].ttl_ns > 0);
     }
-    berth_release(b, &v, 1);
-    assert_int_equal(berth_stat(b, key_of("t"), &st), -ENOENT);
+    berth_release(embedded, &v, 1);
+    assert_int_equal(berth_stat(embedded, key_of("t"), &st), -ENOENT);
 }
 
 static void held_keys_stay(void **state)
 {
     (void)state;
-    put("h", "1", 1);
-    assert_int_equal(berth_hold(b, key_of("h"), "me", 0), 0);
-    assert_int_equal(berth_remove(b, key_of("h"), NULL), BERTH_EHELD);
-    assert_int_equal(berth_drop(b, key_of("h"), "you"), -ENOENT);
-    assert_int_equal(berth_drop(b, key_of("h"), "me"), 0);
-    assert_int_equal(berth_remove(b, key_of("h"), NULL), 0);
-    assert_int_equal(berth_hold(b, key_of("h"), "me", 0), -ENOENT);
+    put_new("h", "1", 1);
+    assert_int_equal(berth_hold(embedded, key_of("h"), "me", 0), 0);
+    assert_int_equal(berth_remove(embedded, key_of("h"), NULL), BERTH_EHELD);
+    assert_int_equal(berth_drop(embedded, key_of("h"), "you"), -ENOENT);
+    assert_int_equal(berth_drop(embedded, key_of("h"), "me"), 0);
+    assert_int_equal(berth_remove(embedded, key_of("h"), NULL), 0);
+    assert_int_equal(berth_hold(embedded, key_of("h"), "me", 0), -ENOENT);
 }
 
 static void remove_can_name_a_version(void **state)
 {
     (void)state;
     struct berth_stat st;
-    put("r", "1", 1);
-    assert_int_equal(berth_stat(b, key_of("r"), &st), 0);
+    put_new("r", "1", 1);
+    assert_int_equal(berth_stat(embedded, key_of("r"), &st), 0);
     struct berth_version other = {.counter = st.version.counter + 1, .region = st.version.region};
-    assert_int_equal(berth_remove(b, key_of("r"), &other), BERTH_EVERSION);
-    assert_int_equal(berth_remove(b, key_of("r"), &st.version), 0);
-    assert_int_equal(berth_remove(b, key_of("r"), NULL), -ENOENT);
+    assert_int_equal(berth_remove(embedded, key_of("r"), &other), BERTH_EVERSION);
+    assert_int_equal(berth_remove(embedded, key_of("r"), &st.version), 0);
+    assert_int_equal(berth_remove(embedded, key_of("r"), NULL), -ENOENT);
 }
 
 static void namespaces_are_apart(void **state)
 {
     (void)state;
     uint32_t one, two, again, none = 9;
-    assert_int_equal(berth_namespace(b, "one", &one), 0);
-    assert_int_equal(berth_namespace(b, "two", &two), 0);
-    assert_int_equal(berth_namespace(b, "one", &again), 0);
-    assert_int_equal(berth_namespace(b, "", &none), 0);
+    assert_int_equal(berth_namespace(embedded, "one", &one), 0);
+    assert_int_equal(berth_namespace(embedded, "two", &two), 0);
+    assert_int_equal(berth_namespace(embedded, "one", &again), 0);
+    assert_int_equal(berth_namespace(embedded, "", &none), 0);
     assert_int_equal(none, 0);
     assert_int_equal(one, again);
     assert_true(one != two && one != 0 && two != 0);
     struct berth_key k1 = key_of("k"), k2 = key_of("k");
     k1.ns = one;
     k2.ns = two;
-    assert_int_equal(berth_put(b, k1, "1", 1, NULL), 0);
+    assert_int_equal(berth_put(embedded, k1, "1", 1, NULL), 0);
     struct berth_view v;
-    assert_int_equal(berth_get(b, k2, &v, 0, 0), -ENOENT);
-    assert_int_equal(berth_put(b, k2, "2", 1, NULL), 0);
-    assert_int_equal(berth_put(b, k2, "3", 1, NULL), BERTH_KEPT);
-    assert_int_equal(berth_get(b, k1, &v, 0, 0), 0);
+    assert_int_equal(berth_get(embedded, k2, &v, 0, 0), -ENOENT);
+    assert_int_equal(berth_put(embedded, k2, "2", 1, NULL), 0);
+    assert_int_equal(berth_put(embedded, k2, "3", 1, NULL), BERTH_KEPT);
+    assert_int_equal(berth_get(embedded, k1, &v, 0, 0), 0);
     assert_int_equal(*(const char *)v.data, '1');
     assert_int_equal(v.ns, one);
-    berth_release(b, &v, 1);
+    berth_release(embedded, &v, 1);
 }
 
 static void list_walks_in_order(void **state)
@@ -436,16 +378,16 @@ static void list_walks_in_order(void **state)
     char name[32];
     for (unsigned i = 0; i < N; i++) {
         snprintf(name, sizeof name, "list/%06u", i * 7919 % N);
-        put(name, &i, sizeof i);
+        put_new(name, &i, sizeof i);
     }
-    put("lisp", "x", 1);
-    put("lisu", "x", 1);
+    put_new("lisp", "x", 1);
+    put_new("lisu", "x", 1);
     struct berth_cursor cursor = {0};
     struct berth_entry *e = calloc(700, sizeof *e);
     assert_non_null(e);
     unsigned seen = 0;
     long n;
-    while ((n = berth_list(b, 0, "list", 4, &cursor, e, 700)) > 0) {
+    while ((n = berth_list(embedded, 0, "list", 4, &cursor, e, 700)) > 0) {
         for (long i = 0; i < n; i++) {
             snprintf(name, sizeof name, "list/%06u", seen++);
             assert_int_equal(e[i].key_size, strlen(name));
@@ -457,7 +399,7 @@ static void list_walks_in_order(void **state)
     assert_int_equal(seen, N);
     assert_int_equal(cursor.done, 1);
     cursor = (struct berth_cursor){0};
-    assert_int_equal(berth_list(b, 0, NULL, 0, &cursor, e, 1), 1);
+    assert_int_equal(berth_list(embedded, 0, NULL, 0, &cursor, e, 1), 1);
     assert_memory_equal(e[0].key, "lisp", 4);
     free(e);
 }
@@ -466,22 +408,22 @@ static void reports(void **state)
 {
     (void)state;
     char *text;
-    put("q", "x", 1);
-    assert_int_equal(berth_query(b, BERTH_STATUS, NULL, &text), 0);
+    put_new("q", "x", 1);
+    assert_int_equal(berth_query(embedded, BERTH_STATUS, NULL, &text), 0);
     assert_int_equal(text[0], '{');
     free(text);
     struct berth_key key = key_of("q");
     struct berth_view v;
-    assert_int_equal(berth_get(b, key, &v, 0, 0), 0);
-    assert_int_equal(berth_query(b, BERTH_PINS, &key, &text), 0);
-    assert_non_null(strstr(text, "test_api"));
+    assert_int_equal(berth_get(embedded, key, &v, 0, 0), 0);
+    assert_int_equal(berth_query(embedded, BERTH_PINS, &key, &text), 0);
+    assert_non_null(strstr(text, "test"));
     free(text);
-    berth_release(b, &v, 1);
-    assert_int_equal(berth_query(b, BERTH_METRICS, NULL, &text), 0);
+    berth_release(embedded, &v, 1);
+    assert_int_equal(berth_query(embedded, BERTH_METRICS, NULL, &text), 0);
     assert_non_null(strstr(text, "# TYPE"));
     free(text);
-    assert_int_equal(berth_query(b, (enum berth_question)9, NULL, &text), -EINVAL);
-    assert_int_equal(berth_revoke(b, key), 0); /* nobody else pins it */
+    assert_int_equal(berth_query(embedded, (enum berth_question)9, NULL, &text), -EINVAL);
+    assert_int_equal(berth_revoke(embedded, key), 0); /* nobody else pins it */
 }
 
 static void full_pool_has_figures(void **state)
@@ -494,20 +436,20 @@ static void full_pool_has_figures(void **state)
     for (; n < 80; n++) {
         char name[16];
         snprintf(name, sizeof name, "f%u", n);
-        rc = berth_put(b, key_of(name), data, sizeof data, NULL);
+        rc = berth_put(embedded, key_of(name), data, sizeof data, NULL);
         if (rc) {
             break;
         }
-        assert_int_equal(berth_get(b, key_of(name), &v[n], 0, 0), 0);
+        assert_int_equal(berth_get(embedded, key_of(name), &v[n], 0, 0), 0);
     }
     assert_int_equal(rc, BERTH_EFULL);
     assert_true(n >= 50);
     struct berth_error_info e;
-    berth_error(b, &e);
+    berth_error(embedded, &e);
     assert_int_equal(e.figure[0], sizeof data);
     assert_true(e.figure[3] > 0);
-    berth_release(b, v, n);
-    put("f-after", data, sizeof data);
+    berth_release(embedded, v, n);
+    put_new("f-after", data, sizeof data);
 }
 
 /* ---- the pin table grows ---- */
@@ -518,16 +460,16 @@ static void more_pins_than_one_segment(void **state)
     enum { N = 10000 };
     struct berth_view *v = calloc(N, sizeof *v);
     assert_non_null(v);
-    put("p", "x", 1);
+    put_new("p", "x", 1);
     for (unsigned i = 0; i < N; i++) {
-        assert_int_equal(berth_get(b, key_of("p"), &v[i], 0, BERTH_NOW), 0);
+        assert_int_equal(berth_get(embedded, key_of("p"), &v[i], 0, BERTH_NOW), 0);
         for (unsigned k = 1; k < 4 && k <= i; k++) {
             assert_true(v[i].entry != v[i - k].entry);
         }
     }
-    assert_int_equal(berth_remove(b, key_of("p"), NULL), 0);
+    assert_int_equal(berth_remove(embedded, key_of("p"), NULL), 0);
     assert_int_equal(*(const char *)v[N - 1].data, 'x');
-    berth_release(b, v, N);
+    berth_release(embedded, v, N);
     free(v);
 }
 
@@ -540,16 +482,19 @@ static int in_child(void)
     uint8_t present;
     struct berth_draft d;
     char *text;
-    if (berth_get(b, key, &v, 0, 0) != BERTH_EFORKED || berth_exists(b, &key, 1, &present, 0) != BERTH_EFORKED
-        || berth_prefix(b, &key, 1, &v, 0, 0) != BERTH_EFORKED || berth_put(b, key, "x", 1, NULL) != BERTH_EFORKED
-        || berth_create(b, key, 1, NULL, &d) != BERTH_EFORKED || berth_query(b, BERTH_STATUS, NULL, &text) != BERTH_EFORKED
-        || berth_remove(b, key, NULL) != BERTH_EFORKED) {
+    if (berth_get(embedded, key, &v, 0, 0) != BERTH_EFORKED ||
+        berth_exists(embedded, &key, 1, &present, 0) != BERTH_EFORKED ||
+        berth_prefix(embedded, &key, 1, &v, 0, 0) != BERTH_EFORKED ||
+        berth_put(embedded, key, "x", 1, NULL) != BERTH_EFORKED ||
+        berth_create(embedded, key, 1, NULL, &d) != BERTH_EFORKED ||
+        berth_query(embedded, BERTH_STATUS, NULL, &text) != BERTH_EFORKED ||
+        berth_remove(embedded, key, NULL) != BERTH_EFORKED) {
         return 1;
     }
-    berth_release(b, &v, 1); /* nothing: the pin is the parent's */
-    berth_close(b);
+    berth_release(embedded, &v, 1); /* nothing: the pin is the parent's */
+    berth_close(embedded);
     struct berth *own; /* a handle of the child's own works */
-    if (berth_open(&own, NODE, NULL) || berth_put(own, key, "y", 1, NULL) || berth_get(own, key, &v, 0, 0)) {
+    if (berth_open(&own, EMBEDDED_NODE, NULL) || berth_put(own, key, "y", 1, NULL) || berth_get(own, key, &v, 0, 0)) {
         return 2;
     }
     berth_release(own, &v, 1);
@@ -561,8 +506,8 @@ static void child_is_told(void **state)
 {
     (void)state;
     struct berth_view v;
-    put("a", "parent", 6);
-    assert_int_equal(berth_get(b, key_of("a"), &v, 0, 0), 0);
+    put_new("a", "parent", 6);
+    assert_int_equal(berth_get(embedded, key_of("a"), &v, 0, 0), 0);
     pid_t pid = fork();
     if (pid == 0) {
         _exit(in_child());
@@ -572,8 +517,8 @@ static void child_is_told(void **state)
     assert_true(WIFEXITED(status));
     assert_int_equal(WEXITSTATUS(status), 0);
     assert_memory_equal(v.data, "parent", 6);
-    berth_release(b, &v, 1);
-    put("after", "x", 1);
+    berth_release(embedded, &v, 1);
+    put_new("after", "x", 1);
     expect("after", "x", 1);
 }
 
@@ -589,17 +534,17 @@ static void *play(void *arg)
         char name[32];
         struct berth_view v;
         snprintf(name, sizeof name, "t%u-%u", id, i);
-        if (berth_put(b, key_of(name), name, sizeof name, NULL) != 0 || berth_get(b, key_of(name), &v, BERTH_VERIFY, 0) != 0
-            || memcmp(v.data, name, sizeof name) != 0) {
+        if (berth_put(embedded, key_of(name), name, sizeof name, NULL) != 0 ||
+            berth_get(embedded, key_of(name), &v, BERTH_VERIFY, 0) != 0 || memcmp(v.data, name, sizeof name) != 0) {
             return "lost";
         }
-        berth_release(b, &v, 1);
+        berth_release(embedded, &v, 1);
         snprintf(name, sizeof name, "shared-%u", i);
-        int rc = berth_put(b, key_of(name), name, sizeof name, NULL);
+        int rc = berth_put(embedded, key_of(name), name, sizeof name, NULL);
         if (rc != 0 && rc != BERTH_KEPT) {
             return "shared";
         }
-        if (i % 3 == 0 && (rc = berth_remove(b, key_of(name), NULL)) != 0 && rc != -ENOENT) {
+        if (i % 3 == 0 && (rc = berth_remove(embedded, key_of(name), NULL)) != 0 && rc != -ENOENT) {
             return "remove";
         }
     }
@@ -622,228 +567,9 @@ static void threads_share_a_handle(void **state)
     }
 }
 
-/* ---- queues ---- */
-
-static void queue_puts_and_gets(void **state)
-{
-    (void)state;
-    enum { N = 500, DEPTH = 64 };
-    struct berth_queue *q;
-    static struct berth_op ops[N];
-    static char name[N][16];
-    assert_int_equal(berth_queue_open(b, DEPTH, &q), 0);
-    memset(ops, 0, sizeof ops);
-    unsigned submitted = 0, done = 0;
-    for (unsigned i = 0; i < N; i++) {
-        snprintf(name[i], sizeof name[i], "q%u", i);
-        ops[i] = (struct berth_op){.opcode = BERTH_OP_PUT, .key = key_of(name[i]), .data = name[i], .size = 16, .user = i};
-    }
-    while (done < N) {
-        int n = submitted < N ? berth_submit(q, ops + submitted, N - submitted) : 0;
-        assert_true(n >= 0 || n == BERTH_EBUSY_RING);
-        submitted += n > 0 ? (unsigned)n : 0;
-        assert_true(submitted - done <= DEPTH);
-        struct berth_op *out[16];
-        long got = berth_reap(q, out, 16, berth_deadline(INT64_C(10000000000)));
-        assert_true(got > 0);
-        for (long i = 0; i < got; i++) {
-            assert_int_equal(out[i]->result, 0);
-            expect(name[out[i]->user], name[out[i]->user], 16);
-        }
-        done += (unsigned)got;
-    }
-    struct berth_op *out;
-    assert_int_equal(berth_reap(q, &out, 1, BERTH_FOREVER), 0); /* nothing is in flight */
-    berth_queue_close(q);
-}
-
-static long run_op(struct berth_queue *q, struct berth_op *op)
-{
-    struct berth_op *out = NULL;
-    assert_int_equal(berth_submit(q, op, 1), 1);
-    assert_int_equal(berth_reap(q, &out, 1, berth_deadline(INT64_C(10000000000))), 1);
-    assert_ptr_equal(out, op);
-    return op->result;
-}
-
-static void queue_runs_every_operation(void **state)
-{
-    (void)state;
-    struct berth_queue *q;
-    struct berth_view v;
-    struct berth_draft d;
-    struct berth_stat st;
-    char buffer[8];
-    assert_int_equal(berth_queue_open(b, 1, &q), 0);
-    struct berth_op op = {.opcode = BERTH_OP_NOP};
-    assert_int_equal(run_op(q, &op), 0);
-    op = (struct berth_op){.opcode = BERTH_OP_CREATE, .key = key_of("o"), .size = 4, .draft = &d};
-    assert_int_equal(run_op(q, &op), 0);
-    memcpy(d.data, "data", 4);
-    op = (struct berth_op){.opcode = BERTH_OP_SEAL, .draft = &d, .n = 1};
-    assert_int_equal(run_op(q, &op), 0);
-    op = (struct berth_op){.opcode = BERTH_OP_CREATE, .key = key_of("p"), .size = 4, .draft = &d};
-    assert_int_equal(run_op(q, &op), 0);
-    op = (struct berth_op){.opcode = BERTH_OP_ABORT, .draft = &d, .n = 1};
-    assert_int_equal(run_op(q, &op), 0);
-    op = (struct berth_op){.opcode = BERTH_OP_PUT, .key = key_of("o"), .data = "x", .size = 1};
-    assert_int_equal(run_op(q, &op), BERTH_KEPT);
-    op = (struct berth_op){.opcode = BERTH_OP_GET, .key = key_of("o"), .view = &v, .flags = BERTH_VERIFY};
-    assert_int_equal(run_op(q, &op), 0);
-    assert_memory_equal(v.data, "data", 4);
-    berth_release(b, &v, 1);
-    op = (struct berth_op){.opcode = BERTH_OP_GET_INTO, .key = key_of("o"), .data = buffer, .size = sizeof buffer};
-    assert_int_equal(run_op(q, &op), 4);
-    op = (struct berth_op){.opcode = BERTH_OP_STAT, .key = key_of("o"), .stat = &st};
-    assert_int_equal(run_op(q, &op), 0);
-    assert_int_equal(st.size, 4);
-    op = (struct berth_op){.opcode = BERTH_OP_HOLD, .key = key_of("o"), .label = "me"};
-    assert_int_equal(run_op(q, &op), 0);
-    op = (struct berth_op){.opcode = BERTH_OP_REMOVE, .key = key_of("o")};
-    assert_int_equal(run_op(q, &op), BERTH_EHELD);
-    op = (struct berth_op){.opcode = BERTH_OP_DROP, .key = key_of("o"), .label = "me"};
-    assert_int_equal(run_op(q, &op), 0);
-    op = (struct berth_op){.opcode = BERTH_OP_REMOVE, .key = key_of("o"), .version = st.version};
-    assert_int_equal(run_op(q, &op), 0);
-    op = (struct berth_op){.opcode = BERTH_OP_GET, .key = key_of("o"), .view = &v};
-    assert_int_equal(run_op(q, &op), -ENOENT);
-    op = (struct berth_op){.opcode = BERTH_OP_CANCEL};
-    assert_int_equal(run_op(q, &op), -EOPNOTSUPP);
-    op = (struct berth_op){.opcode = BERTH_OPCODES};
-    assert_int_equal(run_op(q, &op), -EINVAL);
-    op = (struct berth_op){.opcode = BERTH_OP_PUT, .key = key_of("o"), .size = 1};
-    assert_int_equal(run_op(q, &op), -EINVAL);
-    berth_queue_close(q);
-    assert_int_equal(berth_queue_open(b, 0, &q), -EINVAL);
-    assert_int_equal(berth_queue_open(b, 4097, &q), -EINVAL);
-    berth_queue_close(NULL);
-}
-
-/* Put, remove and put again of one key in one queue: in the order of submission, whatever lookup says meanwhile. */
-static void queue_keeps_order(void **state)
-{
-    (void)state;
-    enum { N = 300 };
-    struct berth_queue *q;
-    static struct berth_op ops[N];
-    assert_int_equal(berth_queue_open(b, N, &q), 0);
-    for (unsigned i = 0; i < N; i++) {
-        ops[i] = (struct berth_op){.opcode = i % 2 ? BERTH_OP_REMOVE : BERTH_OP_PUT, .key = key_of("same")};
-        ops[i].data = i % 2 ? NULL : "x";
-        ops[i].size = i % 2 ? 0 : 1;
-        ops[i].result = -1;
-    }
-    unsigned done = 0, submitted = 0;
-    while (done < N) {
-        int n = submitted < N ? berth_submit(q, ops + submitted, N - submitted) : 0;
-        submitted += n > 0 ? (unsigned)n : 0;
-        struct berth_op *out[N];
-        long got = berth_reap(q, out, N, berth_deadline(INT64_C(10000000000)));
-        assert_true(got > 0);
-        done += (unsigned)got;
-    }
-    for (unsigned i = 0; i < N; i++) {
-        if (ops[i].result != 0) {
-            fail_msg("operation %u: %ld", i, ops[i].result);
-        }
-    }
-    berth_queue_close(q);
-}
-
-static void queue_descriptor_becomes_readable(void **state)
-{
-    (void)state;
-    struct berth_queue *q;
-    assert_int_equal(berth_queue_open(b, 8, &q), 0);
-    struct pollfd p = {.fd = berth_queue_fd(q), .events = POLLIN};
-    assert_int_equal(poll(&p, 1, 0), 0);
-    for (unsigned i = 0; i < 200; i++) {
-        char name[16];
-        snprintf(name, sizeof name, "fd%u", i);
-        struct berth_op op = {.opcode = BERTH_OP_PUT, .key = key_of(name), .data = name, .size = 4}, *out;
-        assert_int_equal(berth_submit(q, &op, 1), 1);
-        long n;
-        do {
-            assert_int_equal(poll(&p, 1, 10000), 1);
-            n = berth_reap(q, &out, 1, BERTH_NOW);
-        } while (n == 0);
-        assert_int_equal(n, 1);
-        assert_int_equal(op.result, 0);
-    }
-    berth_queue_close(q);
-}
-
-static void closed_queue_waits_and_releases(void **state)
-{
-    (void)state;
-    struct berth_queue *q;
-    struct berth_view v;
-    put("c", "x", 1);
-    assert_int_equal(berth_queue_open(b, 8, &q), 0);
-    struct berth_op ops[2] = {{.opcode = BERTH_OP_GET, .key = key_of("c"), .view = &v},
-                              {.opcode = BERTH_OP_PUT, .key = key_of("c2"), .data = "y", .size = 1}};
-    assert_int_equal(berth_submit(q, ops, 2), 2);
-    berth_queue_close(q);
-    assert_null(v.data);
-    expect("c2", "y", 1);
-}
-
-static void full_queue_says_so(void **state)
-{
-    (void)state;
-    struct berth_queue *q;
-    struct berth_op ops[3] = {{.opcode = BERTH_OP_NOP}, {.opcode = BERTH_OP_NOP}, {.opcode = BERTH_OP_NOP}}, *out[3];
-    assert_int_equal(berth_queue_open(b, 2, &q), 0);
-    assert_int_equal(berth_submit(q, ops, 3), 2);
-    assert_int_equal(berth_submit(q, ops + 2, 1), BERTH_EBUSY_RING);
-    assert_int_equal(berth_reap(q, out, 3, BERTH_NOW), 2);
-    assert_int_equal(berth_submit(q, ops + 2, 1), 1);
-    berth_queue_close(q);
-}
-
-static void *submit_one(void *arg)
-{
-    static struct berth_op op = {.opcode = BERTH_OP_NOP};
-    berth_submit(arg, &op, 1);
-    return NULL;
-}
-
-/* A thread that waits for one operation of the queue learns of another's that another thread completes at once. */
-static void reap_wakes_for_other_threads(void **state)
-{
-    (void)state;
-    struct berth_queue *q;
-    struct berth_view v[80];
-    static uint8_t data[MIB];
-    unsigned n_views = 0;
-    for (; n_views < 80; n_views++) { /* all of the pool is pinned */
-        char name[16];
-        snprintf(name, sizeof name, "w%u", n_views);
-        if (berth_put(b, key_of(name), data, sizeof data, NULL) != 0) {
-            break;
-        }
-        assert_int_equal(berth_get(b, key_of(name), &v[n_views], 0, 0), 0);
-    }
-    assert_int_equal(berth_queue_open(b, 8, &q), 0);
-    struct berth_put_opts o = {.size = sizeof o, .deadline = berth_deadline(INT64_C(1000000000))};
-    struct berth_op wait = {.opcode = BERTH_OP_PUT, .key = key_of("wait"), .data = data, .size = sizeof data, .put = &o}, *out;
-    assert_int_equal(berth_submit(q, &wait, 1), 1);
-    pthread_t thread;
-    assert_int_equal(pthread_create(&thread, NULL, submit_one, q), 0);
-    long n = berth_reap(q, &out, 1, berth_deadline(INT64_C(30000000000)));
-    pthread_join(thread, NULL);
-    assert_int_equal(n, 1);
-    assert_int_equal(out->opcode, BERTH_OP_NOP);
-    assert_int_equal(berth_reap(q, &out, 1, berth_deadline(INT64_C(30000000000))), 1);
-    assert_ptr_equal(out, &wait);
-    assert_int_equal(wait.result, -ETIMEDOUT);
-    berth_release(b, v, n_views);
-    berth_queue_close(q);
-}
-
 int main(void)
 {
-#define CASE(name) cmocka_unit_test_setup_teardown(name, open_node, close_node)
+#define CASE(name) cmocka_unit_test_setup_teardown(name, embedded_open, embedded_close)
     const struct CMUnitTest tests[] = {
         CASE(sizes_from_nothing_to_large),
         CASE(keys_of_every_length),
@@ -869,13 +595,6 @@ int main(void)
         CASE(more_pins_than_one_segment),
         CASE(child_is_told),
         CASE(threads_share_a_handle),
-        CASE(queue_puts_and_gets),
-        CASE(queue_runs_every_operation),
-        CASE(queue_keeps_order),
-        CASE(queue_descriptor_becomes_readable),
-        CASE(closed_queue_waits_and_releases),
-        CASE(full_queue_says_so),
-        CASE(reap_wakes_for_other_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -75,8 +75,8 @@ static void check_kernel(copy_function *copy, size_t n, size_t from, size_t to)
 
 static void check_all_sizes(copy_function *copy)
 {
-    static const size_t sizes[] = {0,    1,    3,     15,    16,    17,    63,    64,     65,    240,   241,
-                                   4095, 4096, 4097,  16383, 16384, 16385, 32768, 100000, 262145};
+    static const size_t sizes[] = {0,   1,    3,    15,   16,    17,    63,    64,    65,     240,
+                                   241, 4095, 4096, 4097, 16383, 16384, 16385, 32768, 100000, 262145};
     for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         check_kernel(copy, sizes[i], 0, 0);
         check_kernel(copy, sizes[i], next_random() % 64, next_random() % 64);
@@ -141,8 +141,7 @@ static void *write_rounds(void *arg)
         }
         p->copy(p->payload, src, sizeof src);
         atomic_store_explicit(&p->flag, r, memory_order_release);
-        while (atomic_load_explicit(&p->ack, memory_order_acquire) != r) {
-        }
+        while (atomic_load_explicit(&p->ack, memory_order_acquire) != r) {}
     }
     p->rounds = r - 1;
     atomic_store_explicit(&p->flag, UINT64_MAX, memory_order_release);
@@ -156,8 +155,7 @@ static void read_rounds(struct pair *p)
     pin_to(p->cpu[1]);
     for (;;) {
         uint64_t r;
-        while ((r = atomic_load_explicit(&p->flag, memory_order_acquire)) == seen) {
-        }
+        while ((r = atomic_load_explicit(&p->flag, memory_order_acquire)) == seen) {}
         if (r == UINT64_MAX) {
             return;
         }
@@ -212,8 +210,8 @@ static void fence_holds_the_seal_back(void **state)
     memcpy(bare.cpu, fenced.cpu, sizeof bare.cpu);
     run_pair(&fenced);
     run_pair(&bare);
-    print_message("stale payload behind its seal: %lu of %u rounds with the fence, %lu of %u without\n", (unsigned long)fenced.stale,
-                  fenced.rounds, (unsigned long)bare.stale, bare.rounds);
+    print_message("stale payload behind its seal: %lu of %u rounds with the fence, %lu of %u without\n",
+                  (unsigned long)fenced.stale, fenced.rounds, (unsigned long)bare.stale, bare.rounds);
     assert_true(fenced.rounds > 0);
     assert_int_equal(fenced.stale, 0);
     if (bare.stale == 0) {

@@ -173,19 +173,19 @@ static void names_are_text(void **state)
 
 /* Sets one field to each value in turn: the last `bad` of them must be refused, the others not. The length follows by
  * `per` bytes a unit, so that only the value itself can be wrong. */
-#define FIELD(op, type, field, base, per, ...)                                                          \
-    do {                                                                                                \
-        static const uint64_t values_[] = {__VA_ARGS__};                                                \
-        for (unsigned i_ = 0; i_ < sizeof values_ / sizeof values_[0]; i_++) {                          \
-            uint32_t whole_ = make(op);                                                                 \
-            uint64_t bytes_ = whole_ - (uint64_t)(base) * (per) + values_[i_] * (per);                  \
-            AS(type)->field = (__typeof__(AS(type)->field))values_[i_];                                 \
-            head->bytes = bytes_ < RING_MESSAGE_MAX ? (uint32_t)bytes_ : RING_MESSAGE_MAX;              \
-            int want_ = i_ < GOOD ? 0 : -EINVAL;                                                        \
-            if (check() != want_) {                                                                     \
-                fail_msg(#op " with " #field " %llu: %d", (unsigned long long)values_[i_], check());    \
-            }                                                                                           \
-        }                                                                                               \
+#define FIELD(op, type, field, base, per, ...)                                                       \
+    do {                                                                                             \
+        static const uint64_t values_[] = {__VA_ARGS__};                                             \
+        for (unsigned i_ = 0; i_ < sizeof values_ / sizeof values_[0]; i_++) {                       \
+            uint32_t whole_ = make(op);                                                              \
+            uint64_t bytes_ = whole_ - (uint64_t)(base) * (per) + values_[i_] * (per);               \
+            AS(type)->field = (__typeof__(AS(type)->field))values_[i_];                              \
+            head->bytes = bytes_ < RING_MESSAGE_MAX ? (uint32_t)bytes_ : RING_MESSAGE_MAX;           \
+            int want_ = i_ < GOOD ? 0 : -EINVAL;                                                     \
+            if (check() != want_) {                                                                  \
+                fail_msg(#op " with " #field " %llu: %d", (unsigned long long)values_[i_], check()); \
+            }                                                                                        \
+        }                                                                                            \
     } while (0)
 
 static void counts_have_bounds(void **state)
@@ -201,8 +201,8 @@ static void counts_have_bounds(void **state)
     FIELD(MSG_CREATE, struct msg_create, object.size, 9, 0, 0, OBJECT_MAX, OBJECT_MAX + 1u, UINT32_MAX);
     FIELD(MSG_SEAL, struct msg_seal, count, 3, sizeof(struct msg_member), 1, GROUP_MAX, 0, GROUP_MAX + 1, UINT32_MAX,
           UINT32_MAX / 24 + 2);
-    FIELD(MSG_ABORT, struct msg_tokens, count, 2, sizeof(struct msg_token), 0, 2 * GROUP_MAX, 2 * GROUP_MAX + 1, UINT32_MAX,
-          UINT32_MAX / 16 + 2);
+    FIELD(MSG_ABORT, struct msg_tokens, count, 2, sizeof(struct msg_token), 0, 2 * GROUP_MAX, 2 * GROUP_MAX + 1,
+          UINT32_MAX, UINT32_MAX / 16 + 2);
     FIELD(MSG_RESUME, struct msg_tokens, count, 2, sizeof(struct msg_token), 0, 2 * GROUP_MAX, 2 * GROUP_MAX + 1);
     FIELD(MSG_REMOVE, struct msg_key, key_size, 5, 1, 1, KEY_MAX, 0, KEY_MAX + 1, UINT16_MAX);
     FIELD(MSG_STAT, struct msg_key, key_size, 5, 1, 1, KEY_MAX, 0, KEY_MAX + 1, UINT16_MAX);

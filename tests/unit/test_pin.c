@@ -53,6 +53,7 @@ static int set_up(void **state)
     pthread_mutex_init(&b->grow_lock, NULL);
     b->calls.state = CALLS_ENDED; /* there is no node to ask */
     b->calls.ended = BERTH_ENODE;
+    client_thread.handle = NULL; /* of an earlier handle, perhaps at the same address */
     return 0;
 }
 

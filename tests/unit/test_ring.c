@@ -155,17 +155,17 @@ static void consumer_bounds_what_it_reads(void **state)
         uint32_t bytes;
         uint16_t op;
     } bad[] = {
-        {RING_REQUEST_BYTES + 64, 64, MSG_PUT},       /* more than fits */
-        {UINT64_MAX - 63, 64, MSG_PUT},               /* behind the head */
-        {63, 63, MSG_PUT},                            /* between two messages */
-        {64, 0, MSG_PUT},                             /* shorter than a head */
+        {RING_REQUEST_BYTES + 64, 64, MSG_PUT}, /* more than fits */
+        {UINT64_MAX - 63, 64, MSG_PUT},         /* behind the head */
+        {63, 63, MSG_PUT},                      /* between two messages */
+        {64, 0, MSG_PUT},                       /* shorter than a head */
         {64, 31, MSG_PUT},
-        {64, 65, MSG_PUT},                            /* longer than what is there */
+        {64, 65, MSG_PUT}, /* longer than what is there */
         {64, UINT32_MAX, MSG_PUT},
-        {64, UINT32_MAX - 62, MSG_PUT},               /* its padded length wraps to 0 */
+        {64, UINT32_MAX - 62, MSG_PUT},                       /* its padded length wraps to 0 */
         {RING_REQUEST_BYTES, RING_MESSAGE_MAX + 64, MSG_PUT}, /* longer than a message */
-        {RING_REQUEST_BYTES, 64, MSG_PAD},            /* a pad that does not reach the end */
-        {128, RING_REQUEST_BYTES, MSG_PAD},           /* a pad longer than what is there */
+        {RING_REQUEST_BYTES, 64, MSG_PAD},                    /* a pad that does not reach the end */
+        {128, RING_REQUEST_BYTES, MSG_PAD},                   /* a pad longer than what is there */
     };
     for (unsigned i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         struct ring_end in;
@@ -262,8 +262,7 @@ static void *produce(void *arg)
     ring_request_producer(&out, shared);
     for (uint64_t id = 0; m && id < STREAM; id++) {
         uint32_t n = make(m, id, (uint32_t)sizeof(struct msg_head) + next_random(&s) % 1000);
-        while (ring_push(&out, m, n) == -EAGAIN) {
-        }
+        while (ring_push(&out, m, n) == -EAGAIN) {}
     }
     free(m);
     return NULL;

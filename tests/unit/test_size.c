@@ -81,9 +81,9 @@ static void refused(void **state)
 {
     (void)state;
     static const char *const bad[] = {
-        "",      " ",    "K",    "KiB",   ".",     ".K",     "-1",    "+1",   " 1",     "1 ",    "1X",    "1KiBs", "1 K B",
-        "1Ki",   "1e",   "1e+",  "1.2.3", "0x10",  "1,5K",   "1.5",   "0.1",  "0.3K",   "1e-1",  "1.0001K", "NaN", "inf",
-        "1KK",   "1 KiB ", "--", "1e1.5", "1/2",
+        "",      " ",       "K",   "KiB", ".",   ".K",     "-1",   "+1",    " 1",  "1 ",  "1X",
+        "1KiBs", "1 K B",   "1Ki", "1e",  "1e+", "1.2.3",  "0x10", "1,5K",  "1.5", "0.1", "0.3K",
+        "1e-1",  "1.0001K", "NaN", "inf", "1KK", "1 KiB ", "--",   "1e1.5", "1/2",
     };
     for (unsigned i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         uint64_t bytes = 99;
@@ -102,7 +102,11 @@ static void out_of_range(void **state)
 {
     (void)state;
     static const char *const large[] = {
-        "18446744073709551616", "16777216TiB", "1e20", "1e99999999999999999999", "99999999999999999999999999999999999999",
+        "18446744073709551616",
+        "16777216TiB",
+        "1e20",
+        "1e99999999999999999999",
+        "99999999999999999999999999999999999999",
         "18446744073710MB",
     };
     for (unsigned i = 0; i < sizeof large / sizeof large[0]; i++) {
