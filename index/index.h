@@ -1,7 +1,7 @@
 /* index.h: the table through which the core reaches its index, and the batch that one commit applies.
  *
- * The core decides, the shell commits: a batch is applied in one transaction, in order, all or nothing, by one thread at
- * a time; gets and lists run on the core's thread meanwhile and see the last commit.
+ * The core decides, the shell commits: a batch is applied in one transaction, in order, all or nothing, by one thread
+ * at a time; gets and lists run on the core's thread meanwhile and see the last commit.
  */
 #ifndef BERTH_INDEX_INDEX_H
 #define BERTH_INDEX_INDEX_H
@@ -61,13 +61,13 @@ struct index_ops {
     int (*commit)(void *ix, const struct batch *b);
     /* 0, -ENOENT, -EBADMSG, -EIO. Callbacks of the calls below may call it. */
     int (*get)(void *ix, struct key_ref key, struct record *out);
-    /* Calls back for each record of ns with this prefix and a key greater than `after` (size 0: from the start), in byte
-     * order, until it returns non-zero (which is returned) or there are no more (0); -EBADMSG at one that can't be
+    /* Calls back for each record of ns with this prefix and a key greater than `after` (size 0: from the start), in
+     * byte order, until it returns non-zero (which is returned) or there are no more (0); -EBADMSG at one that can't be
      * decoded. */
     int (*list)(void *ix, uint32_t ns, const void *prefix, uint32_t prefix_size, const void *after, uint32_t after_size,
                 int (*each)(void *arg, struct key_ref key, const struct record *r), void *arg);
-    /* Every record of every namespace; a record that can't be decoded comes with r == NULL; where its key can't be, that
-     * is in `key` as it stands, with ns 0. */
+    /* Every record of every namespace; a record that can't be decoded comes with r == NULL; where its key can't be,
+     * that is in `key` as it stands, with ns 0. */
     int (*each)(void *ix, int (*each)(void *arg, struct key_ref key, const struct record *r), void *arg);
     int (*namespaces)(void *ix, int (*each)(void *arg, const char *name, uint32_t id, uint32_t flags), void *arg);
     int (*sessions)(void *ix, int (*each)(void *arg, uint64_t session, const struct session_row *row), void *arg);

@@ -104,8 +104,8 @@ static int apply_op(struct lmdb_index *ix, MDB_txn *txn, const struct batch_op *
     return rc == MDB_NOTFOUND ? 0 : rc;
 }
 
-/* Operations [from, to) in one transaction, in their order: sorting a batch of 100 by key gained nothing at 1 M records.
- * An LMDB result. */
+/* Operations [from, to) in one transaction, in their order: sorting a batch of 100 by key gained nothing at 1 M
+ * records. An LMDB result. */
 static int apply(struct lmdb_index *ix, const struct batch *b, uint32_t from, uint32_t to)
 {
     MDB_txn *txn;

@@ -1,8 +1,8 @@
 /* lmdb.h: the index in LMDB, opened by the node alone (PROTOCOLS rules 14, 16).
  *
- * The map is map_bytes and a reserve. A batch with a PUT is refused (-ENOSPC, nothing applied) when afterwards the pages
- * that hold something would be more than map_bytes, or would leave too few for deletes to work with: LMDB copies a page
- * before it changes it, so a delete needs pages first. Deletes and the other operations may use the reserve.
+ * The map is map_bytes and a reserve. A batch with a PUT is refused (-ENOSPC, nothing applied) when afterwards the
+ * pages that hold something would be more than map_bytes, or would leave too few for deletes to work with: LMDB copies
+ * a page before it changes it, so a delete needs pages first. Deletes and the other operations may use the reserve.
  */
 #ifndef BERTH_INDEX_LMDB_H
 #define BERTH_INDEX_LMDB_H
@@ -36,9 +36,9 @@ struct lmdb_index;
 uint64_t lmdb_file_bytes(uint64_t map_bytes);
 
 /* 0; -ENOSPC: the file system has no room for lmdb_file_bytes (files that were not there are removed again, others keep
- * their size); -EBADMSG: what is there is no index or is damaged; -EIO; -EBUSY: open in this process; -EINVAL: map_bytes
- * below LMDB_MAP_MIN; -ENOMEM; another -errno of the files. NOSYNC | NOTLS always. A map smaller than what is in use is
- * taken as it is: puts are refused until enough was deleted. */
+ * their size); -EBADMSG: what is there is no index or is damaged; -EIO; -EBUSY: open in this process; -EINVAL:
+ * map_bytes below LMDB_MAP_MIN; -ENOMEM; another -errno of the files. NOSYNC | NOTLS always. A map smaller than what is
+ * in use is taken as it is: puts are refused until enough was deleted. */
 int lmdb_open(struct lmdb_index **out, const struct lmdb_config *config);
 void lmdb_close(struct lmdb_index *ix);
 

@@ -1,11 +1,11 @@
 /* lookup.h: the shared hash table from key to slot that readers use without a system call or a lock.
  *
  * A projection of the index, written by the node alone. Entries are single 8-byte atomics that never move between
- * buckets: a replace stores the new slot in place, a bucket's `passed` is raised before an entry behind it is stored and
- * lowered after it was cleared. So a reader that probes home, then on while passed > 0, sees every entry that was there
- * throughout, without a sequence word. It loads home's `ask` first of all: an index-only key that gets an entry later has
- * its `ask` lowered after the entry was stored, so that who loads 0 before probing finds the entry, who loads it after
- * probing might miss both. What an entry says is a hint: only the header under a validated pin proves it.
+ * buckets: a replace stores the new slot in place, a bucket's `passed` is raised before an entry behind it is stored
+ * and lowered after it was cleared. So a reader that probes home, then on while passed > 0, sees every entry that was
+ * there throughout, without a sequence word. It loads home's `ask` first of all: an index-only key that gets an entry
+ * later has its `ask` lowered after the entry was stored, so that who loads 0 before probing finds the entry, who loads
+ * it after probing might miss both. What an entry says is a hint: only the header under a validated pin proves it.
  */
 #ifndef BERTH_INDEX_LOOKUP_H
 #define BERTH_INDEX_LOOKUP_H
@@ -41,7 +41,8 @@ struct key_hash lookup_hash(uint64_t seed, struct key_ref key);
 /* Whether the header's key is this key. Only under a validated pin, or between two equal loads of its word. */
 bool lookup_key_equal(const struct lookup *l, const struct slot_header *h, struct key_ref key);
 
-/* The header's key, its bytes in place or put together in buf; the same conditions. false: it has none that can be one. */
+/* The header's key, its bytes in place or put together in buf; the same conditions. false: it has none that can be one.
+ */
 bool lookup_key(const struct lookup *l, const struct slot_header *h, uint8_t buf[KEY_MAX], struct key_ref *out);
 
 /* The node's side. FIND: slot, or SLOT_NONE with *ask true if the key may be in the index only. A key with the same 128
@@ -56,8 +57,8 @@ void lookup_clear(struct lookup *l, struct key_hash hash, uint32_t slot);
 /* Whether a reader that probes for this hash comes to an entry of this slot. */
 bool lookup_has(const struct lookup *l, struct key_hash hash, uint32_t slot);
 
-/* At restart, in place under live readers: begin, one keep for every record (stores it if absent), end clears every entry
- * that no keep confirmed and sets passed and ask to what is there. -ENOMEM. */
+/* At restart, in place under live readers: begin, one keep for every record (stores it if absent), end clears every
+ * entry that no keep confirmed and sets passed and ask to what is there. -ENOMEM. */
 struct lookup_repair;
 int lookup_repair_begin(struct lookup *l, struct lookup_repair **out);
 void lookup_repair_keep(struct lookup_repair *r, struct key_hash hash, uint32_t slot);

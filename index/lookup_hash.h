@@ -1,4 +1,5 @@
-/* lookup_hash.h: the hash of lookup, inline, and how an entry is made of it: for those who probe the table in a hurry. */
+/* lookup_hash.h: the hash of lookup, inline, and how an entry is made of it: for those who probe the table in a hurry.
+ */
 #ifndef BERTH_INDEX_LOOKUP_HASH_H
 #define BERTH_INDEX_LOOKUP_HASH_H
 

@@ -1,8 +1,9 @@
 /* lookup_repair.c: makes the table say what the index says, in place, while readers probe it.
  *
  * A node that was killed leaves counts that are at least what they should be, and entries of before or after the commit
- * that it was projecting. Right entries stay where they are; an entry of an older slot of the same key becomes the new one
- * in place; what is missing is added; what no record confirmed is cleared last, and the exact counts are stored after it.
+ * that it was projecting. Right entries stay where they are; an entry of an older slot of the same key becomes the new
+ * one in place; what is missing is added; what no record confirmed is cleared last, and the exact counts are stored
+ * after it.
  */
 #include "index/lookup.h"
 #include "index/lookup_hash.h"

@@ -122,9 +122,9 @@ static __attribute__((noinline)) int end_turn(struct berth *b, struct client_thr
     return 0;
 }
 
-/* What nearly every get is: a short key, the first entry with its tag, nothing to wait for; whatever is not so begins again
- * in get_whole. It makes no call and does as little as it can: the reads of the next get begin, out of order, while those of
- * this one are under way, if both fit the CPU's window. */
+/* What nearly every get is: a short key, the first entry with its tag, nothing to wait for; whatever is not so begins
+ * again in get_whole. It makes no call and does as little as it can: the reads of the next get begin, out of order,
+ * while those of this one are under way, if both fit the CPU's window. */
 __attribute__((flatten)) int berth_get(struct berth *b, struct berth_key key, struct berth_view *view, unsigned flags,
                                        int64_t deadline)
 {
@@ -218,8 +218,8 @@ static int check_many(const struct berth *b, const struct berth_key *keys, size_
     return 0;
 }
 
-/* Deepest first, so that the first of a prefix is the most recent; of a long run the part that would be overwritten in the
- * ring anyway is left out. */
+/* Deepest first, so that the first of a prefix is the most recent; of a long run the part that would be overwritten in
+ * the ring anyway is left out. */
 static void touch_views(struct berth *b, struct client_thread *t, const struct berth_view *v, size_t n)
 {
     uint32_t slots[TOUCH_MAX], used = 0;
@@ -245,8 +245,8 @@ static void count_views(struct berth *b, struct client_thread *t, const struct b
     stat_add(b, t, LANE_HIT_BYTES, bytes);
 }
 
-/* In a replaceable namespace members of one seal have one version; elsewhere equal keys mean equal bytes, whichever seal
- * they came with (PROTOCOLS rule 13). */
+/* In a replaceable namespace members of one seal have one version; elsewhere equal keys mean equal bytes, whichever
+ * seal they came with (PROTOCOLS rule 13). */
 static bool one_group(const struct berth *b, const struct berth_view *v, size_t n)
 {
     uint64_t counter = 0;
@@ -262,7 +262,8 @@ static bool one_group(const struct berth *b, const struct berth_view *v, size_t 
     return true;
 }
 
-/* Pins one batch into v; the first failure of `run` ends it. How many were pinned; *end where the run ended, n if not. */
+/* Pins one batch into v; the first failure of `run` ends it. How many were pinned; *end where the run ended, n if not.
+ */
 static uint32_t pin_views(struct berth *b, struct client_thread *t, const struct berth_key *keys, uint32_t n,
                           unsigned flags, int64_t deadline, bool run, struct berth_view *v, int *why)
 {

@@ -32,7 +32,8 @@ static int ask_grant(struct berth *b, uint32_t pages, size_t size, uint32_t coun
     return 0;
 }
 
-/* A slot to copy into: one at hand, or asked for. What lies at hand for other sizes goes back before the pool is called full. */
+/* A slot to copy into: one at hand, or asked for. What lies at hand for other sizes goes back before the pool is called
+ * full. */
 static int get_grant(struct berth *b, size_t size, int64_t deadline, struct msg_token *out)
 {
     uint32_t pages = grant_pages(size);
@@ -154,8 +155,8 @@ int berth_seal(struct berth *b, struct berth_draft *d, size_t n)
     return rc < 0 ? client_fail_reply(&r) : rc;
 }
 
-/* The slots are no longer this client's from here on: should the node restart before it answers, it frees what is not named
- * to it. */
+/* The slots are no longer this client's from here on: should the node restart before it answers, it frees what is not
+ * named to it. */
 static int abort_some(struct berth *b, struct berth_draft *d, size_t n)
 {
     struct call *c = build_abort(d, n);

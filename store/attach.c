@@ -291,7 +291,8 @@ int attach_first(struct berth *b, int socket)
 
 static void reset_ring(struct ring_shared *r)
 {
-    /* Nobody here uses it while the calls are down, and a node that still has it finds it empty, or broken, and hangs up. */
+    /* Nobody here uses it while the calls are down, and a node that still has it finds it empty, or broken, and hangs
+     * up. */
     atomic_store(&r->request_tail, 0);
     atomic_store(&r->request_head, 0);
     atomic_store(&r->reply_tail, 0);

@@ -356,8 +356,8 @@ int build_take_stat(struct berth *b, void *arg, int status, const struct msg_rep
     return rc;
 }
 
-/* The kernel maps the pages around one that is read, but only the one that is written: a look ahead saves most of the faults of
- * a mapping's first use, which cost several times the copy. */
+/* The kernel maps the pages around one that is read, but only the one that is written: a look ahead saves most of the
+ * faults of a mapping's first use, which cost several times the copy. */
 void build_map_pages(const void *start, size_t size)
 {
     const volatile uint8_t *p = start;

@@ -108,8 +108,8 @@ static struct call *list_find(struct calls *e, uint64_t id)
 
 /* ---- out ---- */
 
-/* The node sets node_sleeping, then looks at the ring once more; here the ring was filled first. One of the two sees the
- * other. Taking the flag down spares the callers that come before the node is awake another bell. */
+/* The node sets node_sleeping, then looks at the ring once more; here the ring was filled first. One of the two sees
+ * the other. Taking the flag down spares the callers that come before the node is awake another bell. */
 static void ring_bell(struct berth *b)
 {
     atomic_thread_fence(memory_order_seq_cst);
@@ -198,8 +198,8 @@ static const struct msg_token *reply_tokens(struct berth *b, const struct msg_re
     return t;
 }
 
-/* What a reply gives goes into the books before anybody is told: the first slot of a grant, or the one of a draft, is the
- * caller's, if it still waits. */
+/* What a reply gives goes into the books before anybody is told: the first slot of a grant, or the one of a draft, is
+ * the caller's, if it still waits. */
 static void settle(struct berth *b, struct call *c, const struct msg_reply *r, uint32_t bytes)
 {
     uint32_t op = call_head(c)->op, n = 0, first = 0;

@@ -1,11 +1,11 @@
 /* call.h: requests and their replies.
  *
  * A call is a request that the engine owns from call_submit on. It stays in the list, in the order of its id, until its
- * reply has come: after a reconnect all of them are sent again (PROTOCOLS rule 10). One that timed out stays too, abandoned,
- * so that what its late reply gives can be given back.
+ * reply has come: after a reconnect all of them are sent again (PROTOCOLS rule 10). One that timed out stays too,
+ * abandoned, so that what its late reply gives can be given back.
  *
- * Whoever waits takes the reply ring by a try-lock and completes everybody's calls; the others sleep until their own is done
- * or the one who leads goes. All of struct calls but `drain` and the reply ring is guarded by the handle's lock.
+ * Whoever waits takes the reply ring by a try-lock and completes everybody's calls; the others sleep until their own is
+ * done or the one who leads goes. All of struct calls but `drain` and the reply ring is guarded by the handle's lock.
  */
 #ifndef BERTH_STORE_CALL_H
 #define BERTH_STORE_CALL_H
@@ -89,7 +89,8 @@ struct calls {
 int calls_init(struct berth *b);
 void calls_free(struct berth *b);
 
-/* A request of `bytes` in all, zeroed but for its head, without a deadline: the handle's time-out holds. NULL: no memory. */
+/* A request of `bytes` in all, zeroed but for its head, without a deadline: the handle's time-out holds. NULL: no
+ * memory. */
 struct call *call_new(enum msg_op op, size_t bytes);
 
 static inline struct msg_head *call_head(struct call *c)
@@ -100,11 +101,12 @@ static inline struct msg_head *call_head(struct call *c)
 /* For one that may wait at the node: until the caller's deadline. */
 void call_deadline(struct berth *b, struct call *c, int64_t deadline);
 
-/* Under the lock: the engine has it from here. 0, or the error for which no request can be sent now: then it is freed. */
+/* Under the lock: the engine has it from here. 0, or the error for which no request can be sent now: then it is freed.
+ */
 int call_submit(struct berth *b, struct call *c);
 
-/* Submits and waits. The status: what the node said, or why it said nothing, and then what `take` made of it. The call is
- * gone afterwards. */
+/* Submits and waits. The status: what the node said, or why it said nothing, and then what `take` made of it. The call
+ * is gone afterwards. */
 int call_run(struct berth *b, struct call *c, struct call_result *r, call_take *take, void *arg);
 
 /* Waits until ready(arg), or `until`. key: what calls_wake says when it may be ready. */

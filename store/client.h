@@ -1,7 +1,8 @@
 /* client.h: a handle, as the client's files share it.
  *
- * Reads go through the mappings alone (find.h, pin.h). Everything else is a call (call.h): a request in the ring and its
- * reply. `lock` guards what calls, grants, tokens and queues share; it is never held while payload is copied or waited for.
+ * Reads go through the mappings alone (find.h, pin.h). Everything else is a call (call.h): a request in the ring and
+ * its reply. `lock` guards what calls, grants, tokens and queues share; it is never held while payload is copied or
+ * waited for.
  */
 #ifndef BERTH_STORE_CLIENT_H
 #define BERTH_STORE_CLIENT_H

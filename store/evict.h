@@ -1,7 +1,7 @@
 /* evict.h: the table of an eviction policy. Part of the deterministic core.
  *
- * The core tells a policy what came, was used and went, and asks for victims; the policy knows nothing of pins: the core
- * puts those that a scan found in use back with `skip`. State is a few bytes a slot in arrays by slot number.
+ * The core tells a policy what came, was used and went, and asks for victims; the policy knows nothing of pins: the
+ * core puts those that a scan found in use back with `skip`. State is a few bytes a slot in arrays by slot number.
  */
 #ifndef BERTH_STORE_EVICT_H
 #define BERTH_STORE_EVICT_H

@@ -1,7 +1,7 @@
 /* evict_lru.c: least recently used, one list a slot size, touched deepest first.
  *
- * 16 bytes a slot: two links, then a stamp of 48 bits over the list's number in 16. Stamps come from one logical clock, so
- * that the tails of the lists can be compared: the oldest of all sizes is the tail with the smallest stamp.
+ * 16 bytes a slot: two links, then a stamp of 48 bits over the list's number in 16. Stamps come from one logical clock,
+ * so that the tails of the lists can be compared: the oldest of all sizes is the tail with the smallest stamp.
  *
  * Invariant: along each list from head to tail stamps fall strictly.
  */

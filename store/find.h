@@ -150,8 +150,8 @@ static inline bool find_same_key(const struct lookup *l, const struct slot_heade
     return lookup_key_equal(l, h, (struct key_ref){.data = w->key, .size = w->size, .ns = w->ns});
 }
 
-/* A member of a group is ready when its leader is: all of them at one moment (PROTOCOLS rule 13). The link goes after the
- * leader's flip, so a leader that is not READY under a link that is gone by now was replaced since. */
+/* A member of a group is ready when its leader is: all of them at one moment (PROTOCOLS rule 13). The link goes after
+ * the leader's flip, so a leader that is not READY under a link that is gone by now was replaced since. */
 static inline bool find_group_ready(const struct lookup *l, const struct slot_header *h)
 {
     uint64_t link = atomic_load_explicit(&h->group, memory_order_acquire);
@@ -257,8 +257,8 @@ static inline enum find_step find_peek_walk(const struct lookup *l, const struct
     return STEP_OTHER;
 }
 
-/* Whether a miss must ask the node. Loaded before the walk: a key of the index only that gets an entry has its count lowered
- * after the entry is there, so a walk that missed the entry has seen the count. */
+/* Whether a miss must ask the node. Loaded before the walk: a key of the index only that gets an entry has its count
+ * lowered after the entry is there, so a walk that missed the entry has seen the count. */
 static inline bool find_must_ask(const struct wanted *w)
 {
     return atomic_load_explicit(&w->home->ask, memory_order_acquire) != 0;

@@ -1,8 +1,8 @@
 /* grant.h: granted slots that wait for a put: with one at hand a put is one message.
  *
- * Slots are kept by the pages of the objects that they were asked for. A put asks for its replacement in the same message;
- * how many are kept grows each time that a put finds none, so a queue of puts finds as many as it has in flight. Everything
- * here is called under the handle's lock.
+ * Slots are kept by the pages of the objects that they were asked for. A put asks for its replacement in the same
+ * message; how many are kept grows each time that a put finds none, so a queue of puts finds as many as it has in
+ * flight. Everything here is called under the handle's lock.
  */
 #ifndef BERTH_STORE_GRANT_H
 #define BERTH_STORE_GRANT_H
@@ -41,7 +41,8 @@ bool grant_take(struct berth *b, uint32_t pages, struct msg_token *out);
 uint32_t grant_ask(struct berth *b, uint32_t pages);
 /* How many a PUT is to ask for beside what is at hand and coming, 0 to 4; counted as coming. */
 uint32_t grant_want(struct berth *b, uint32_t pages);
-/* Some that were asked for have come, or not. Those that are not kept stay in the handle's tokens and are given back. */
+/* Some that were asked for have come, or not. Those that are not kept stay in the handle's tokens and are given back.
+ */
 void grant_came(struct berth *b, uint32_t pages, uint32_t asked, const struct msg_token *tokens, uint32_t n);
 /* Gives slots back to the node, and forgets them. */
 void grant_give_back(struct berth *b, const struct msg_token *tokens, uint32_t n);

@@ -17,10 +17,10 @@
 #define UNIT_PAGES (UNIT_BYTES / PAGE_BYTES)
 #define SLOT_NONE UINT32_MAX
 #define KEY_MAX 480u
-#define KEY_INLINE 70u   /* a key of up to this many bytes stands in the slot header */
-#define KEY_HEAD 66u     /* of a longer one this many bytes do, the rest lies in tails */
-#define TAIL_CELL 64u    /* bytes a cell of tails */
-#define GROUP_MAX 1024u  /* members that one seal publishes together */
+#define KEY_INLINE 70u  /* a key of up to this many bytes stands in the slot header */
+#define KEY_HEAD 66u    /* of a longer one this many bytes do, the rest lies in tails */
+#define TAIL_CELL 64u   /* bytes a cell of tails */
+#define GROUP_MAX 1024u /* members that one seal publishes together */
 #define OBJECT_MAX (1u << 30)
 #define LABEL_MAX 63u
 #define HOLDS_MAX 16u
@@ -34,17 +34,17 @@ struct slots_super {
     uint64_t magic;
     uint32_t format;
     uint32_t fingerprint;
-    uint8_t uuid[16];     /* of the pool: another pool is another region */
-    uint64_t region_id;   /* second half of every version sealed here; new whenever a pool starts empty */
+    uint8_t uuid[16];   /* of the pool: another pool is another region */
+    uint64_t region_id; /* second half of every version sealed here; new whenever a pool starts empty */
     uint64_t pool_bytes;
-    uint64_t mr_bytes;    /* no slab and no run straddles a multiple of this */
-    uint64_t dir_offset;  /* slab_entry[n_units] */
+    uint64_t mr_bytes;   /* no slab and no run straddles a multiple of this */
+    uint64_t dir_offset; /* slab_entry[n_units] */
     uint64_t headers_offset;
-    uint64_t hash_seed;   /* of lookup */
+    uint64_t hash_seed; /* of lookup */
     uint32_t n_units;
     uint32_t max_headers;
-    uint32_t n_pools;     /* NUMA nodes; 1 until several are supported, pool pages are numbered through all */
-    uint32_t page_shift;  /* 12 now; 21 where the pool lies on huge pages */
+    uint32_t n_pools;    /* NUMA nodes; 1 until several are supported, pool pages are numbered through all */
+    uint32_t page_shift; /* 12 now; 21 where the pool lies on huge pages */
     uint64_t reserved[16];
 };
 
@@ -62,7 +62,7 @@ struct slab_entry {
     uint32_t slot_pages; /* pages a slot; of a run: units * UNIT_PAGES */
     uint16_t units;      /* of a slab: 1, 2, 4 .. 32; of a run up to 512 */
     _Atomic uint8_t kind;
-    uint8_t pool;        /* index of the NUMA node's pool file */
+    uint8_t pool; /* index of the NUMA node's pool file */
     uint32_t reserved;
 };
 _Static_assert(sizeof(struct slab_entry) == 16, "slab directory entry");
@@ -86,8 +86,8 @@ struct slot_header {
     _Atomic uint64_t group; /* leader slot + 1 while a group is being published, else 0; while WRITING the parent */
     uint32_t ns;
     uint16_t key_size;
-    uint16_t region;       /* index of the sealing region; 0 is this one */
-    uint8_t tier_segment;  /* tier in bits 6..7, log2 of the segment size (0: one segment) in bits 0..5 */
+    uint16_t region;      /* index of the sealing region; 0 is this one */
+    uint8_t tier_segment; /* tier in bits 6..7, log2 of the segment size (0: one segment) in bits 0..5 */
     _Atomic uint8_t flags;
     uint8_t key[66];
     union {
@@ -129,12 +129,12 @@ _Static_assert(sizeof(struct lookup_super) == 512, "lookup super");
 /* ---- a client's pin file: clients/<session> ---- */
 
 #define PINS_MAGIC 0x31504854524542ULL /* "BERTHP1" */
-#define PINS_CAPACITY 262144u           /* entries that fit the file; a session starts with PINS_SEGMENT of them */
+#define PINS_CAPACITY 262144u          /* entries that fit the file; a session starts with PINS_SEGMENT of them */
 #define PINS_SEGMENT 4096u
 #define STAT_LANES 64u
 
 enum lane_counter {
-    LANE_HITS,          /* gets that found their key, prefix and batch members included */
+    LANE_HITS, /* gets that found their key, prefix and batch members included */
     LANE_MISSES,
     LANE_HIT_BYTES,
     LANE_EXISTS,        /* keys asked for by exists: neither hit nor miss */
@@ -143,8 +143,8 @@ enum lane_counter {
     LANE_ASKS,          /* misses that had to ask the node */
     LANE_PUTS,          /* puts whose payload this process copied */
     LANE_PUT_BYTES,
-    LANE_COPY_NS,       /* time in those copies */
-    LANE_SAMPLES,       /* gets timed, one in 1,024 */
+    LANE_COPY_NS, /* time in those copies */
+    LANE_SAMPLES, /* gets timed, one in 1,024 */
     LANE_COUNTERS = 16
 };
 
@@ -176,7 +176,7 @@ _Static_assert(sizeof(struct pins_file) == 4096 + 16384 + 4 * PINS_CAPACITY, "pi
 #define RING_REQUEST_BYTES (256u << 10)
 #define RING_REPLY_BYTES (256u << 10)
 #define RING_TOUCHES 8192u
-#define RING_ALIGN 64u             /* messages begin at multiples of this */
+#define RING_ALIGN 64u /* messages begin at multiples of this */
 #define RING_MESSAGE_MAX (64u << 10)
 
 /* head and tail count bytes and never wrap; each side keeps its own index in private memory too and checks the
@@ -193,16 +193,17 @@ struct ring_shared {
     _Alignas(64) _Atomic uint64_t reply_tail;   /* node */
     _Atomic uint32_t node_sleeping;             /* node: ring its eventfd after a request */
     _Atomic uint32_t node_cpu;
-    _Alignas(64) _Atomic uint64_t reply_head;   /* client */
-    _Alignas(64) _Atomic uint64_t touch_tail;   /* client: touches ever written */
+    _Alignas(64) _Atomic uint64_t reply_head; /* client */
+    _Alignas(64) _Atomic uint64_t touch_tail; /* client: touches ever written */
     _Alignas(4096) uint8_t request[RING_REQUEST_BYTES];
     uint8_t reply[RING_REPLY_BYTES];
     _Atomic uint32_t touch[RING_TOUCHES]; /* slot + 1; lossy, newest wins; deepest first within one call */
 };
 
 /* Sizes and offsets that must agree, folded; both sides compute it from their own structures. */
-#define LAYOUT_FINGERPRINT                                                                                            \
-    ((uint32_t)(sizeof(struct slots_super) * 3u + sizeof(struct slot_header) * 5u + sizeof(struct lookup_bucket) * 7u \
-                + sizeof(struct pins_file) * 11u + sizeof(struct ring_shared) * 13u + LAYOUT_FORMAT * 65537u))
+#define LAYOUT_FINGERPRINT                                                           \
+    ((uint32_t)(sizeof(struct slots_super) * 3u + sizeof(struct slot_header) * 5u +  \
+                sizeof(struct lookup_bucket) * 7u + sizeof(struct pins_file) * 11u + \
+                sizeof(struct ring_shared) * 13u + LAYOUT_FORMAT * 65537u))
 
 #endif

@@ -10,9 +10,9 @@
 #include <stdint.h>
 
 struct mem_pool {
-    void *base;      /* this process's mapping; NULL where the CPU can't address it */
+    void *base; /* this process's mapping; NULL where the CPU can't address it */
     uint64_t bytes;
-    int fd;          /* what a client maps, or -1 */
+    int fd; /* what a client maps, or -1 */
     int numa_node;
     uint32_t page_bytes;
     void *private_data;

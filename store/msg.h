@@ -10,24 +10,24 @@
 #include "store/layout.h"
 
 enum msg_op {
-    MSG_PAD = 0,       /* skip to the ring's end */
-    MSG_GRANT = 1,     /* slots to write into, for puts to come; waits for space until the deadline */
-    MSG_PUT = 2,       /* seal one granted slot under a key: a whole small put */
-    MSG_CREATE = 3,    /* a draft: a slot with its key; waits for space until the deadline */
-    MSG_SEAL = 4,      /* drafts become objects, all together */
-    MSG_ABORT = 5,     /* drafts and grants given back */
+    MSG_PAD = 0,    /* skip to the ring's end */
+    MSG_GRANT = 1,  /* slots to write into, for puts to come; waits for space until the deadline */
+    MSG_PUT = 2,    /* seal one granted slot under a key: a whole small put */
+    MSG_CREATE = 3, /* a draft: a slot with its key; waits for space until the deadline */
+    MSG_SEAL = 4,   /* drafts become objects, all together */
+    MSG_ABORT = 5,  /* drafts and grants given back */
     MSG_REMOVE = 6,
     MSG_HOLD = 7,
     MSG_DROP = 8,
     MSG_STAT = 9,
     MSG_LIST = 10,
-    MSG_FIND = 11,     /* a reader that missed where lookup is not complete, or that spun too long */
+    MSG_FIND = 11, /* a reader that missed where lookup is not complete, or that spun too long */
     MSG_NAMESPACE = 12,
-    MSG_GROW = 13,     /* another segment of the pin table */
-    MSG_QUERY = 14,    /* status, pins, check, metrics: text */
-    MSG_RESUME = 15,   /* first message after a re-attach: the open tokens; the node aborts the session's others */
-    MSG_DETACH = 16,   /* clean close: nothing of this session writes any more */
-    MSG_REVOKE = 17,   /* end the process that pins a key (pins --revoke) */
+    MSG_GROW = 13,   /* another segment of the pin table */
+    MSG_QUERY = 14,  /* status, pins, check, metrics: text */
+    MSG_RESUME = 15, /* first message after a re-attach: the open tokens; the node aborts the session's others */
+    MSG_DETACH = 16, /* clean close: nothing of this session writes any more */
+    MSG_REVOKE = 17, /* end the process that pins a key (pins --revoke) */
     MSG_OPS = 18,
     /* reserved, refused: */
     MSG_CANCEL = 32,
@@ -48,7 +48,7 @@ struct msg_head {
 _Static_assert(sizeof(struct msg_head) == 32, "message head");
 
 enum msg_flags {
-    MSG_AGAIN = 1, /* request: sent again after a re-attach */
+    MSG_AGAIN = 1,   /* request: sent again after a re-attach */
     MSG_HAS_MORE = 2 /* reply: ask again with the next cursor; sys/socket.h has a MSG_MORE of its own */
 };
 
@@ -61,13 +61,13 @@ struct msg_token { /* a slot while a session writes it */
 struct msg_object {
     uint64_t checksum; /* XXH3-64 of the payload (PUT); 0 in CREATE */
     uint64_t lineage;
-    uint64_t parent;   /* XXH3-64 of the parent's key, or 0 */
+    uint64_t parent; /* XXH3-64 of the parent's key, or 0 */
     uint32_t size;
     uint32_t ns;
     uint32_t ttl_s;    /* 0: none */
     uint16_t key_size; /* 1..KEY_MAX */
     uint8_t priority;
-    uint8_t segment;   /* log2 of the segment size; 0: one segment. Others are refused for now */
+    uint8_t segment; /* log2 of the segment size; 0: one segment. Others are refused for now */
 };
 _Static_assert(sizeof(struct msg_object) == 40, "object");
 
@@ -133,9 +133,9 @@ struct msg_hold { /* HOLD, DROP */
 struct msg_list {
     struct msg_head head;
     uint32_t ns;
-    uint32_t max;          /* entries, 1.. ; the reply holds as many as fit */
-    uint16_t prefix_size;  /* 0..KEY_MAX */
-    uint16_t after_size;   /* 0: from the start */
+    uint32_t max;         /* entries, 1.. ; the reply holds as many as fit */
+    uint16_t prefix_size; /* 0..KEY_MAX */
+    uint16_t after_size;  /* 0: from the start */
     uint32_t reserved;
     /* prefix, after */
 };
@@ -157,9 +157,9 @@ enum msg_what { QUERY_STATUS = 0, QUERY_PINS = 1, QUERY_CHECK = 2, QUERY_METRICS
 
 struct msg_query {
     struct msg_head head;
-    uint32_t what;   /* msg_what */
-    uint32_t offset; /* bytes of the text already had; the text of one query is made once, at offset 0 */
-    uint32_t ns;     /* PINS: of one key */
+    uint32_t what;     /* msg_what */
+    uint32_t offset;   /* bytes of the text already had; the text of one query is made once, at offset 0 */
+    uint32_t ns;       /* PINS: of one key */
     uint16_t key_size; /* 0: all */
     uint16_t reserved;
     /* key */
@@ -168,10 +168,10 @@ struct msg_query {
 /* Every reply is this, then what the operation adds. */
 struct msg_reply {
     struct msg_head head;
-    int32_t status;    /* 0 or a positive count, or a negative error of berth.h */
-    uint32_t count;    /* items behind */
-    uint64_t counter;  /* version; or figures[0] */
-    uint64_t region;   /* version; or figures[1] */
+    int32_t status;     /* 0 or a positive count, or a negative error of berth.h */
+    uint32_t count;     /* items behind */
+    uint64_t counter;   /* version; or figures[0] */
+    uint64_t region;    /* version; or figures[1] */
     uint64_t figure[2]; /* BERTH_EFULL: asked, free, largest, pinned in counter, region, figure[0], figure[1] */
 };
 _Static_assert(sizeof(struct msg_reply) == 72, "reply");
@@ -210,8 +210,8 @@ struct msg_stat_hold {
     /* label, padded to 8 */
 };
 
-/* Checks everything that can be checked without the store: known op, sizes that add up to exactly head.bytes, counts and
- * enums in range, reserved fields 0. `bytes` is what was copied. 0, -EINVAL, or -EOPNOTSUPP for a reserved op. */
+/* Checks everything that can be checked without the store: known op, sizes that add up to exactly head.bytes, counts
+ * and enums in range, reserved fields 0. `bytes` is what was copied. 0, -EINVAL, or -EOPNOTSUPP for a reserved op. */
 int msg_check(const struct msg_head *m, uint32_t bytes);
 
 /* Most bytes that the reply to this request can take: the node takes a request only when so much room is left. */

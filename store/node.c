@@ -126,7 +126,8 @@ void node_log(struct node *n, int level, const char *format, ...)
     c->text = text;
 }
 
-struct msg_reply *reply_add(struct node *n, uint64_t session, const struct msg_head *head, int32_t status, uint32_t extra)
+struct msg_reply *reply_add(struct node *n, uint64_t session, const struct msg_head *head, int32_t status,
+                            uint32_t extra)
 {
     struct msg_reply *r = n->silent ? NULL : arena_take(n, sizeof *r + extra);
     struct node_command *c = r ? command_add(n, CMD_REPLY, session) : NULL;
@@ -151,14 +152,22 @@ void reply_shrink(struct msg_reply *r, uint32_t extra)
 static enum node_counter refusal_counter(int32_t status)
 {
     switch (status) {
-    case BERTH_EFULL: return NODE_REFUSED_FULL;
-    case BERTH_EINDEXFULL: return NODE_REFUSED_INDEX;
-    case BERTH_EHELD: return NODE_REFUSED_HELD;
-    case BERTH_ESTALE: return NODE_REFUSED_STALE;
-    case BERTH_EQUOTA: return NODE_REFUSED_QUOTA;
-    case BERTH_EREADONLY: return NODE_REFUSED_READONLY;
-    case -ETIMEDOUT: return NODE_TIMEOUTS;
-    default: return NODE_REFUSED_OTHER;
+    case BERTH_EFULL:
+        return NODE_REFUSED_FULL;
+    case BERTH_EINDEXFULL:
+        return NODE_REFUSED_INDEX;
+    case BERTH_EHELD:
+        return NODE_REFUSED_HELD;
+    case BERTH_ESTALE:
+        return NODE_REFUSED_STALE;
+    case BERTH_EQUOTA:
+        return NODE_REFUSED_QUOTA;
+    case BERTH_EREADONLY:
+        return NODE_REFUSED_READONLY;
+    case -ETIMEDOUT:
+        return NODE_TIMEOUTS;
+    default:
+        return NODE_REFUSED_OTHER;
     }
 }
 
@@ -370,19 +379,36 @@ void node_event(struct node *n, const struct node_event *ev, struct node_now now
     n->now = now;
     n->last_event = ev->kind;
     switch (ev->kind) {
-    case EV_START: start(n); break;
+    case EV_START:
+        start(n);
+        break;
     case EV_ADOPT:
     case EV_ATTACH:
     case EV_DETACHED:
     case EV_DEAD:
-    case EV_PINNED: session_event(n, ev); break;
-    case EV_REQUEST: request_event(n, ev); break;
-    case EV_TOUCH: touch_event(n, ev); break;
-    case EV_COMMITTED: work_committed(n, n->flying ? n->flying->batch : NULL, ev->status); break;
-    case EV_SCANNED: scanned_event(n, ev); break;
-    case EV_TICK: break;
-    case EV_TURN: work_turn(n); break;
-    case EV_STOP: n->stopping = true; break;
+    case EV_PINNED:
+        session_event(n, ev);
+        break;
+    case EV_REQUEST:
+        request_event(n, ev);
+        break;
+    case EV_TOUCH:
+        touch_event(n, ev);
+        break;
+    case EV_COMMITTED:
+        work_committed(n, n->flying ? n->flying->batch : NULL, ev->status);
+        break;
+    case EV_SCANNED:
+        scanned_event(n, ev);
+        break;
+    case EV_TICK:
+        break;
+    case EV_TURN:
+        work_turn(n);
+        break;
+    case EV_STOP:
+        n->stopping = true;
+        break;
     }
     if (ev->kind != EV_REQUEST && ev->kind != EV_TOUCH && ev->kind != EV_ADOPT) {
         housekeeping(n);

@@ -21,8 +21,8 @@
 struct node;
 
 struct node_now {
-    int64_t mono;    /* CLOCK_MONOTONIC ns: deadlines, quarantine */
-    int64_t boot;    /* CLOCK_BOOTTIME ns: holds */
+    int64_t mono;     /* CLOCK_MONOTONIC ns: deadlines, quarantine */
+    int64_t boot;     /* CLOCK_BOOTTIME ns: holds */
     uint64_t wall_us; /* for versions and for people */
 };
 
@@ -40,15 +40,15 @@ struct node_config {
     void *ix;
     const uint32_t *classes; /* slot pages beside the fixed ones */
     uint32_t n_classes;
-    uint64_t high_bytes;     /* slot bytes of sealed objects: above it, evict .. */
-    uint64_t low_bytes;      /* .. down to this */
-    const char *policy;      /* "lru" */
-    int64_t quarantine_ns;   /* between a writer's death and the reuse of its slots; 1 s */
-    uint64_t draft_quota;    /* bytes that one session may have granted or unsealed */
-    uint64_t pin_quota;      /* pinned bytes a session; 0 none */
+    uint64_t high_bytes;                     /* slot bytes of sealed objects: above it, evict .. */
+    uint64_t low_bytes;                      /* .. down to this */
+    const char *policy;                      /* "lru" */
+    int64_t quarantine_ns;                   /* between a writer's death and the reuse of its slots; 1 s */
+    uint64_t draft_quota;                    /* bytes that one session may have granted or unsealed */
+    uint64_t pin_quota;                      /* pinned bytes a session; 0 none */
     const struct node_namespace *namespaces; /* from the configuration */
     uint32_t n_namespaces;
-    bool first;              /* the region is new: nothing to recover */
+    bool first; /* the region is new: nothing to recover */
 };
 
 struct node_namespace {
@@ -74,28 +74,28 @@ enum node_event_kind {
 
 struct node_event {
     enum node_event_kind kind;
-    int32_t status;      /* COMMITTED: index_ops.commit's; DEAD: 1 after a clean DETACH (no quarantine) */
+    int32_t status; /* COMMITTED: index_ops.commit's; DEAD: 1 after a clean DETACH (no quarantine) */
     uint64_t session;
     bool writable;
     const struct msg_head *message;
     const uint32_t *slots; /* TOUCH, slot numbers */
     uint32_t n_slots;
-    uint32_t scan;         /* SCANNED: id of the command */
-    const uint64_t *pinned; /* SCANNED: bit i: slots[i] of the command is pinned by some session */
-    uint64_t bytes;        /* PINNED */
+    uint32_t scan;                 /* SCANNED: id of the command */
+    const uint64_t *pinned;        /* SCANNED: bit i: slots[i] of the command is pinned by some session */
+    uint64_t bytes;                /* PINNED */
     const struct session_row *row; /* ATTACH of a new session: kept in the index */
 };
 
 enum node_command_kind {
-    CMD_REPLY,   /* session, reply, bytes: push into its ring */
-    CMD_COMMIT,  /* batch: apply, then EV_COMMITTED; one at a time */
-    CMD_SCAN,    /* scan, slots: seq_cst fence, then read every session's pins, then EV_SCANNED */
-    CMD_CLOSED,  /* session: nothing of it is left; drop its file */
-    CMD_REFUSE,  /* session, flag: the pin table's refuse word */
-    CMD_REVOKE,  /* session, message: end who pins the slot in slots[0], then reply */
-    CMD_QUERY,   /* session, message: a text query that the shell answers (node_status and its own knowledge) */
-    CMD_GROW,    /* session, n_slots: acknowledge this many pin entries, then reply as `reply` says */
-    CMD_LOG,     /* level, text */
+    CMD_REPLY,  /* session, reply, bytes: push into its ring */
+    CMD_COMMIT, /* batch: apply, then EV_COMMITTED; one at a time */
+    CMD_SCAN,   /* scan, slots: seq_cst fence, then read every session's pins, then EV_SCANNED */
+    CMD_CLOSED, /* session: nothing of it is left; drop its file */
+    CMD_REFUSE, /* session, flag: the pin table's refuse word */
+    CMD_REVOKE, /* session, message: end who pins the slot in slots[0], then reply */
+    CMD_QUERY,  /* session, message: a text query that the shell answers (node_status and its own knowledge) */
+    CMD_GROW,   /* session, n_slots: acknowledge this many pin entries, then reply as `reply` says */
+    CMD_LOG,    /* level, text */
     CMD_STOPPED
 };
 
@@ -123,8 +123,8 @@ const struct node_command *node_command(struct node *n);
 /* When the core wants EV_TICK, CLOCK_MONOTONIC ns; INT64_MAX: not at all. */
 int64_t node_timer(const struct node *n);
 
-/* false while this session waits for a commit that its next request depends on: take no further request from it. A session
- * that is not attached is not ready either. */
+/* false while this session waits for a commit that its next request depends on: take no further request from it. A
+ * session that is not attached is not ready either. */
 bool node_session_ready(const struct node *n, uint64_t session);
 
 /* Recovery's outcome of EV_START: 0 or a negative error with a sentence in *why. */
@@ -134,29 +134,59 @@ int node_started(const struct node *n, const char **why);
 const char *node_check(const struct node *n);
 
 enum node_counter {
-    NODE_PUTS, NODE_PUT_BYTES, NODE_KEPT, NODE_REPLACED, NODE_REMOVED, NODE_EVICTED, NODE_EVICTED_BYTES,
+    NODE_PUTS,
+    NODE_PUT_BYTES,
+    NODE_KEPT,
+    NODE_REPLACED,
+    NODE_REMOVED,
+    NODE_EVICTED,
+    NODE_EVICTED_BYTES,
     NODE_ABORTED_WRITES, /* drafts of clients that died or closed */
     NODE_ABORTS,         /* drafts given back by their clients */
-    NODE_GRANTS, NODE_CREATES, NODE_SEALS, NODE_GROUPS, NODE_FINDS, NODE_STATS, NODE_LISTS, NODE_HOLDS, NODE_DROPS,
-    NODE_REFUSED_FULL, NODE_REFUSED_INDEX, NODE_REFUSED_HELD, NODE_REFUSED_STALE, NODE_REFUSED_QUOTA,
-    NODE_REFUSED_READONLY, NODE_REFUSED_OTHER, NODE_TIMEOUTS,
-    NODE_COMMITS, NODE_COMMIT_OPS, NODE_COMMIT_FAILED, NODE_SCANS, NODE_SCANNED_SLOTS, NODE_RETIRED, NODE_FREED,
-    NODE_STALLS,         /* requests that waited for a commit of their key */
-    NODE_INDEX_ONLY,     /* keys that found no room in lookup, now */
-    NODE_HOLDS_EXPIRED, NODE_SESSIONS_OPENED, NODE_SESSIONS_DEAD, NODE_RECOVERED, NODE_RECOVERED_DROPPED,
+    NODE_GRANTS,
+    NODE_CREATES,
+    NODE_SEALS,
+    NODE_GROUPS,
+    NODE_FINDS,
+    NODE_STATS,
+    NODE_LISTS,
+    NODE_HOLDS,
+    NODE_DROPS,
+    NODE_REFUSED_FULL,
+    NODE_REFUSED_INDEX,
+    NODE_REFUSED_HELD,
+    NODE_REFUSED_STALE,
+    NODE_REFUSED_QUOTA,
+    NODE_REFUSED_READONLY,
+    NODE_REFUSED_OTHER,
+    NODE_TIMEOUTS,
+    NODE_COMMITS,
+    NODE_COMMIT_OPS,
+    NODE_COMMIT_FAILED,
+    NODE_SCANS,
+    NODE_SCANNED_SLOTS,
+    NODE_RETIRED,
+    NODE_FREED,
+    NODE_STALLS,     /* requests that waited for a commit of their key */
+    NODE_INDEX_ONLY, /* keys that found no room in lookup, now */
+    NODE_HOLDS_EXPIRED,
+    NODE_SESSIONS_OPENED,
+    NODE_SESSIONS_DEAD,
+    NODE_RECOVERED,
+    NODE_RECOVERED_DROPPED,
     NODE_COUNTERS
 };
 extern const char *const node_counter_names[NODE_COUNTERS]; /* lower_case, for metrics and JSON */
 
 /* Phases of a request's time; log2 histograms of ns. */
 enum node_phase {
-    PHASE_QUEUE,  /* submitted by the client -> taken from the ring */
-    PHASE_SPACE,  /* waiting for room */
-    PHASE_DECIDE, /* taken -> decided and in a batch */
-    PHASE_BATCH,  /* in a batch -> its commit starts */
-    PHASE_COMMIT, /* commit starts -> committed */
+    PHASE_QUEUE,   /* submitted by the client -> taken from the ring */
+    PHASE_SPACE,   /* waiting for room */
+    PHASE_DECIDE,  /* taken -> decided and in a batch */
+    PHASE_BATCH,   /* in a batch -> its commit starts */
+    PHASE_COMMIT,  /* commit starts -> committed */
     PHASE_PUBLISH, /* committed -> projected and answered */
-    PHASE_TOTAL,  /* submitted -> answered */
+    PHASE_TOTAL,   /* submitted -> answered */
     PHASES
 };
 extern const char *const node_phase_names[PHASES];

@@ -311,8 +311,8 @@ int names_configure(struct node *n)
         if (c->name[0] == '\0') {
             id = 0;
         }
-        if (!names_add(n, c->name, id, flags) || batch_namespace(n->open->batch, c->name, id, flags)
-            || batch_meta(n->open->batch, META_NEXT_NAMESPACE, n->next_ns)) {
+        if (!names_add(n, c->name, id, flags) || batch_namespace(n->open->batch, c->name, id, flags) ||
+            batch_meta(n->open->batch, META_NEXT_NAMESPACE, n->next_ns)) {
             return -ENOMEM;
         }
     }

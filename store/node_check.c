@@ -10,7 +10,8 @@ static const char *check_slot(const struct node *n, uint32_t slot, struct tally 
     const struct slot_header *h = header_of(n, slot);
     uint64_t bytes = slot_bytes(n, slot);
     switch (word_state(slot_load(h))) {
-    case SLOT_FREE: return "a slot in use is FREE";
+    case SLOT_FREE:
+        return "a slot in use is FREE";
     case SLOT_WRITING:
         t->writing += !busy(n, slot);
         t->writing_bytes += busy(n, slot) ? 0 : bytes;
@@ -88,7 +89,8 @@ const char *node_check(const struct node *n)
     if (why) {
         return why;
     }
-    if (t.ready != n->objects || t.ready_bytes != n->sealed_bytes || t.payload != n->object_bytes || t.held != n->held) {
+    if (t.ready != n->objects || t.ready_bytes != n->sealed_bytes || t.payload != n->object_bytes ||
+        t.held != n->held) {
         return "counted objects are not the READY slots";
     }
     if (t.writing != drafts || t.writing != n->drafts + n->grants || t.writing_bytes != n->draft_bytes) {

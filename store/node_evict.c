@@ -1,12 +1,13 @@
 /* node_evict.c: making room (PROTOCOLS rules 4 and 32).
  *
- * In steps, each of which is: choose candidates, scan them for pins, delete those that nobody reads in the next commit, retire
- * them, scan again, free. Above the high watermark the oldest go, whatever their size, down to the low one. A request that
- * finds no slot tries its own size's oldest, or empties a window: whole slabs that become one free block. Which comes first
- * is a matter of age: a size whose oldest object is much younger than the pool's oldest takes a window from the others.
+ * In steps, each of which is: choose candidates, scan them for pins, delete those that nobody reads in the next commit,
+ * retire them, scan again, free. Above the high watermark the oldest go, whatever their size, down to the low one. A
+ * request that finds no slot tries its own size's oldest, or empties a window: whole slabs that become one free block.
+ * Which comes first is a matter of age: a size whose oldest object is much younger than the pool's oldest takes a
+ * window from the others.
  *
- * What one put evicts: at most twice its size of its own size, or a window, which is one slab of its class or the slabs that
- * overlap it.
+ * What one put evicts: at most twice its size of its own size, or a window, which is one slab of its class or the slabs
+ * that overlap it.
  */
 #include "store/node_internal.h"
 
@@ -305,8 +306,8 @@ static bool others_are_older(struct node *n, uint32_t pages)
         return true;
     }
     n->policy->victims(n->evict, 0, &oldest, 1);
-    return slabs_slot_pages(n->slabs, oldest) != pages
-           && n->policy->age(n->evict, oldest) / 2 > n->policy->age(n->evict, mine);
+    return slabs_slot_pages(n->slabs, oldest) != pages &&
+           n->policy->age(n->evict, oldest) / 2 > n->policy->age(n->evict, mine);
 }
 
 static bool try_class(struct node *n, struct waiter *w)
@@ -321,7 +322,8 @@ static bool try_class(struct node *n, struct waiter *w)
 
 bool evict_start(struct node *n, struct waiter *w)
 {
-    if (n->scanning != SCAN_NOTHING || n->evicting_slots || n->window_closed || n->fresh.count) {
+    bool rescan = n->rescan && n->waiting.count;
+    if (n->scanning != SCAN_NOTHING || n->evicting_slots || n->window_closed || n->fresh.count || rescan) {
         return true; /* room is on its way, or may be */
     }
     if (!(w->tried & TRIED_CLASS) && !others_are_older(n, w->pages) && try_class(n, w)) {
@@ -343,7 +345,8 @@ bool evict_start(struct node *n, struct waiter *w)
         }
         w->tried |= TRIED_SWEEP;
     }
-    if (!(w->tried & TRIED_RESCAN) && n->waiting.count) { /* before a refusal: readers may have let go since the last look */
+    if (!(w->tried & TRIED_RESCAN) &&
+        n->waiting.count) { /* before a refusal: readers may have let go since the last look */
         w->tried |= TRIED_RESCAN;
         n->rescan = true;
         return true;

@@ -15,17 +15,17 @@
 #include "store/slot.h"
 
 #define SESSION_CHAINS 1024u
-#define BATCH_MAX 256u       /* operations of one commit, evictions and the rest of one group aside */
-#define SCAN_MAX 4096u       /* slots of one retire scan */
-#define EVICT_MAX 256u       /* victims of one step */
+#define BATCH_MAX 256u /* operations of one commit, evictions and the rest of one group aside */
+#define SCAN_MAX 4096u /* slots of one retire scan */
+#define EVICT_MAX 256u /* victims of one step */
 #define WINDOW_TRIES 16u
-#define WINDOW_SLOTS 65536u  /* slots that one look at windows may scan */
-#define SWEEP_SLOTS 262144u  /* slots that one step of a sweep may pass */
-#define RESCAN_NS 10000000   /* retired slots that somebody reads are looked at again after this, then twice it .. */
+#define WINDOW_SLOTS 65536u /* slots that one look at windows may scan */
+#define SWEEP_SLOTS 262144u /* slots that one step of a sweep may pass */
+#define RESCAN_NS 10000000  /* retired slots that somebody reads are looked at again after this, then twice it .. */
 #define RESCAN_MAX_NS 1000000000
-#define RETRY_NS 10000000    /* a request that waits for room tries again after this */
+#define RETRY_NS 10000000 /* a request that waits for room tries again after this */
 #define DRAIN_MAX_NS 1000000000
-#define CONTROL_SESSION 0u   /* no session: the node's own effects */
+#define CONTROL_SESSION 0u /* no session: the node's own effects */
 
 enum mark {
     MARK_BUSY = 1, /* named by an uncommitted effect */
@@ -51,7 +51,14 @@ struct session {
 };
 
 enum effect_kind {
-    EFFECT_SEAL, EFFECT_REMOVE, EFFECT_HOLD, EFFECT_DROP, EFFECT_EVICT, EFFECT_NAMESPACE, EFFECT_EXPIRE, EFFECT_NOTHING
+    EFFECT_SEAL,
+    EFFECT_REMOVE,
+    EFFECT_HOLD,
+    EFFECT_DROP,
+    EFFECT_EVICT,
+    EFFECT_NAMESPACE,
+    EFFECT_EXPIRE,
+    EFFECT_NOTHING
 };
 
 struct member {
@@ -72,12 +79,12 @@ struct effect {
     uint64_t counter;  /* version given */
     uint32_t first, n; /* members */
     uint32_t kept;
-    uint32_t want;     /* PUT: grants to come with the reply */
-    bool last_hold;    /* DROP, EXPIRE: none is left */
-    uint64_t pend;     /* NAMESPACE: pending key */
+    uint32_t want;  /* PUT: grants to come with the reply */
+    bool last_hold; /* DROP, EXPIRE: none is left */
+    uint64_t pend;  /* NAMESPACE: pending key */
     uint32_t ns, flags;
     char name[NAME_MAX_BYTES + 1];
-    int64_t expiry;    /* HOLD */
+    int64_t expiry; /* HOLD */
 };
 
 /* What one commit carries: the index's batch, and what to do when it is in. */
@@ -87,9 +94,9 @@ struct work {
     uint32_t n_effects, effects_room;
     struct member *members;
     uint32_t n_members, members_room;
-    uint32_t puts;      /* effects that are not evictions */
-    int64_t started;    /* mono, CMD_COMMIT */
-    int64_t opened;     /* mono, first effect */
+    uint32_t puts;   /* effects that are not evictions */
+    int64_t started; /* mono, CMD_COMMIT */
+    int64_t opened;  /* mono, first effect */
 };
 
 /* Keys with an uncommitted effect, by 64 bits of hash: two keys that share them only wait for each other. */
@@ -109,8 +116,8 @@ struct waiter { /* GRANT or CREATE that waits for room */
     uint64_t session;
     int64_t taken;
     uint32_t pages;
-    uint32_t tried;  /* enum tried: what has failed since `retry` */
-    int64_t retry;   /* when it is worth trying all again */
+    uint32_t tried; /* enum tried: what has failed since `retry` */
+    int64_t retry;  /* when it is worth trying all again */
     struct msg_head *message;
 };
 
@@ -159,8 +166,8 @@ struct node {
     struct session orphan; /* drafts that an earlier node's dead sessions left */
 
     struct work work[2];
-    struct work *open;     /* collects */
-    struct work *flying;   /* at the committer, or NULL */
+    struct work *open;   /* collects */
+    struct work *flying; /* at the committer, or NULL */
     struct pending pending;
     uint64_t counter;      /* last version given */
     uint64_t counter_kept; /* meta has this: no counter above it is given before a greater one is written */
@@ -169,8 +176,8 @@ struct node {
     struct slot_list fresh, waiting; /* RETIRED */
     uint64_t retired_bytes;
     int64_t rescan_at;
-    int64_t rescan_step;   /* grows while nobody lets go */
-    bool rescan;           /* waiting is to be scanned again now */
+    int64_t rescan_step; /* grows while nobody lets go */
+    bool rescan;         /* waiting is to be scanned again now */
 
     enum scan_kind scanning;
     uint32_t scan_id;
@@ -178,25 +185,25 @@ struct node {
     uint32_t n_scan, scan_room;
     struct window_try tries[WINDOW_TRIES];
     uint32_t n_tries;
-    uint32_t scan_pages;   /* what it makes room for; 0: the watermark */
-    uint64_t scan_goal;    /* bytes to evict */
-    bool draining;         /* above the high watermark, not yet at the low one */
-    int64_t drain_at;      /* the last look for victims found all in use: not before this again */
-    int64_t drain_step;    /* grows while it stays so */
-    uint64_t published;    /* version of the newest seal: not evicted before another one came */
+    uint32_t scan_pages; /* what it makes room for; 0: the watermark */
+    uint64_t scan_goal;  /* bytes to evict */
+    bool draining;       /* above the high watermark, not yet at the low one */
+    int64_t drain_at;    /* the last look for victims found all in use: not before this again */
+    int64_t drain_step;  /* grows while it stays so */
+    uint64_t published;  /* version of the newest seal: not evicted before another one came */
 
     struct waiter *waiters, **waiters_end;
     uint32_t n_waiters;
-    uint64_t evicting;     /* bytes of uncommitted evictions */
+    uint64_t evicting; /* bytes of uncommitted evictions */
     uint32_t evicting_slots;
     bool window_closed;
-    struct slabs_window window; /* being emptied */
-    uint64_t sweep;        /* cursor of slabs_next over all windows */
+    struct slabs_window window;       /* being emptied */
+    uint64_t sweep;                   /* cursor of slabs_next over all windows */
     uint32_t sweep_pages, sweep_last; /* for which size; the window that it looked at last */
     bool sweeping;
-    bool scan_sweep;       /* the scan under way is one of a sweep */
+    bool scan_sweep; /* the scan under way is one of a sweep */
     int64_t retry_at;
-    uint64_t pinned_seen;  /* bytes of slots that scans for room found pinned, for the error */
+    uint64_t pinned_seen; /* bytes of slots that scans for room found pinned, for the error */
 
     struct expiry *expiries; /* heap */
     uint32_t n_expiries, expiries_room;
@@ -225,7 +232,8 @@ void node_log(struct node *n, int level, const char *format, ...) __attribute__(
 struct node_command *command_add(struct node *n, enum node_command_kind kind, uint64_t session);
 void *arena_take(struct node *n, size_t bytes);
 /* A reply to a request: status, and room for `extra` bytes behind it, zeroed. NULL (and no reply) without memory. */
-struct msg_reply *reply_add(struct node *n, uint64_t session, const struct msg_head *head, int32_t status, uint32_t extra);
+struct msg_reply *reply_add(struct node *n, uint64_t session, const struct msg_head *head, int32_t status,
+                            uint32_t extra);
 void reply_shrink(struct msg_reply *r, uint32_t extra);
 void refuse(struct node *n, uint64_t session, const struct msg_head *head, int32_t status);
 void answered(struct node *n, const struct msg_head *head);
@@ -253,8 +261,8 @@ void slot_retire(struct node *n, uint32_t slot);
 /* READY: counted and in the policy; pages and request of the hint are filled in here. */
 void slot_insert(struct node *n, uint32_t slot, struct evict_hint hint);
 /* READY and counted, but back in the policy after an effect that named it failed. */
-void slot_return(struct node *n, uint32_t slot); /* a held one stays out of the policy */
-void slot_uncount(struct node *n, uint32_t slot);                   /* READY no longer */
+void slot_return(struct node *n, uint32_t slot);  /* a held one stays out of the policy */
+void slot_uncount(struct node *n, uint32_t slot); /* READY no longer */
 bool token_valid(const struct node *n, const struct session *s, const struct msg_token *t);
 void draft_add(struct node *n, struct session *s, uint32_t slot, bool grant);
 void draft_remove(struct node *n, struct session *s, uint32_t slot);
@@ -268,12 +276,12 @@ void session_event(struct node *n, const struct node_event *ev);
 void session_timers(struct node *n);
 void session_stall(struct node *n, struct session *s, const struct msg_head *m, int64_t taken);
 void session_unstall(struct node *n);
-void request_resume(struct node *n, struct session *s, const struct msg_head *m);
+void request_resume(struct node *n, struct session *s, const struct msg_head *m, int64_t taken);
 
 /* node_request.c: one request of a session; taken is when it first came */
 void request_run(struct node *n, struct session *s, const struct msg_head *m, int64_t taken);
-void request_list(struct node *n, struct session *s, const struct msg_head *m);
-void request_stat(struct node *n, struct session *s, const struct msg_head *m);
+void request_list(struct node *n, struct session *s, const struct msg_head *m, int64_t taken);
+void request_stat(struct node *n, struct session *s, const struct msg_head *m, int64_t taken);
 void request_find(struct node *n, struct session *s, const struct msg_head *m, int64_t taken);
 
 /* node_work.c: batches and pending keys */
@@ -297,7 +305,7 @@ void unpublish(struct node *n, const struct member *m); /* a removed or evicted 
 /* node_seal.c */
 void request_put(struct node *n, struct session *s, const struct msg_head *m, int64_t taken);
 void request_seal(struct node *n, struct session *s, const struct msg_head *m, int64_t taken);
-void request_abort(struct node *n, struct session *s, const struct msg_head *m);
+void request_abort(struct node *n, struct session *s, const struct msg_head *m, int64_t taken);
 void record_of_slot(const struct node *n, uint32_t slot, uint64_t counter, uint64_t checksum, struct record *out);
 /* Slot of a key that is READY, by lookup, then index; SLOT_NONE. */
 uint32_t key_slot(const struct node *n, struct key_hash hash, struct key_ref key, bool *collides);

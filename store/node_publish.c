@@ -32,7 +32,8 @@ static void project(struct node *n, const struct member *m)
     bool stored = lookup_store(n->c.lookup, m->hash, in_place ? m->old : SLOT_NONE, m->slot);
     n->counters[NODE_INDEX_ONLY] += !stored;
     if (m->old != SLOT_NONE && !in_place) {
-        /* The old one was in the index only. Its count goes after the new entry is there, or a reader would see neither. */
+        /* The old one was in the index only. Its count goes after the new entry is there, or a reader would see
+         * neither. */
         lookup_clear(n->c.lookup, m->hash, m->old);
         n->counters[NODE_INDEX_ONLY]--;
     }
@@ -73,9 +74,10 @@ static void retire_old(struct node *n, const struct member *m)
     }
 }
 
-/* Members say "ready when my leader is" until all are projected; the leader's state word is the one moment at which the whole
- * group becomes visible. Old versions retire after it, and the links go last. */
-static void publish_group(struct node *n, const struct effect *e, const struct member *m, uint32_t count, uint32_t leader)
+/* Members say "ready when my leader is" until all are projected; the leader's state word is the one moment at which the
+ * whole group becomes visible. Old versions retire after it, and the links go last. */
+static void publish_group(struct node *n, const struct effect *e, const struct member *m, uint32_t count,
+                          uint32_t leader)
 {
     for (uint32_t i = 0; i < count; i++) {
         if (!m[i].kept) {

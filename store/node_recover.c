@@ -1,9 +1,11 @@
-/* node_recover.c: warm restart: index, headers and lookup of an earlier node fitted together (PROTOCOLS rules 14 and 19).
+/* node_recover.c: warm restart: index, headers and lookup of an earlier node fitted together (PROTOCOLS rules 14 and
+ * 19).
  *
- * The index is the truth. A record counts if its slot still has its generation; the header is made to fit it, and a state
- * word that says READY already is not written, since clients may be reading the slot now. A seal that was committed but
- * not yet projected is published as it would have been, group by group: what readers see changes at one moment. READY and
- * RETIRED slots without a record go through the normal retire; WRITING ones stay their session's if it lives.
+ * The index is the truth. A record counts if its slot still has its generation; the header is made to fit it, and a
+ * state word that says READY already is not written, since clients may be reading the slot now. A seal that was
+ * committed but not yet projected is published as it would have been, group by group: what readers see changes at one
+ * moment. READY and RETIRED slots without a record go through the normal retire; WRITING ones stay their session's if
+ * it lives.
  */
 #include "store/node_internal.h"
 
@@ -76,8 +78,8 @@ static bool record_fits(struct node *n, struct key_ref key, const struct record 
     }
     uint64_t word = slot_load(header_of(n, r->slot));
     uint8_t buf[KEY_MAX];
-    if (word_gen(word) != r->generation || word_state(word) == SLOT_FREE || word_state(word) == SLOT_RETIRED
-        || r->size > slot_bytes(n, r->slot) || !header_whole(n, r->slot)) {
+    if (word_gen(word) != r->generation || word_state(word) == SLOT_FREE || word_state(word) == SLOT_RETIRED ||
+        r->size > slot_bytes(n, r->slot) || !header_whole(n, r->slot)) {
         return false;
     }
     uint32_t cell, cells;

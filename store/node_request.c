@@ -60,8 +60,9 @@ static int list_one(void *arg, struct key_ref key, const struct record *r)
     return 0;
 }
 
-void request_list(struct node *n, struct session *s, const struct msg_head *m)
+void request_list(struct node *n, struct session *s, const struct msg_head *m, int64_t taken)
 {
+    (void)taken;
     const struct msg_list *p = (const struct msg_list *)m;
     const uint8_t *prefix = (const uint8_t *)(p + 1);
     struct msg_reply *r = reply_add(n, s->id, m, 0, LIST_BYTES);
@@ -69,7 +70,8 @@ void request_list(struct node *n, struct session *s, const struct msg_head *m)
         return;
     }
     struct listing l = {.reply = r, .max = p->max};
-    int e = n->c.index->list(n->c.ix, p->ns, prefix, p->prefix_size, prefix + p->prefix_size, p->after_size, list_one, &l);
+    int e =
+        n->c.index->list(n->c.ix, p->ns, prefix, p->prefix_size, prefix + p->prefix_size, p->after_size, list_one, &l);
     r->status = e < 0 ? e : (int32_t)r->count;
     r->head.flags = l.more ? MSG_HAS_MORE : 0;
     reply_shrink(r, l.used);
@@ -88,8 +90,9 @@ static struct key_ref key_of(const struct msg_key *p)
     return (struct key_ref){.data = p + 1, .size = p->key_size, .ns = p->ns};
 }
 
-void request_stat(struct node *n, struct session *s, const struct msg_head *m)
+void request_stat(struct node *n, struct session *s, const struct msg_head *m, int64_t taken)
 {
+    (void)taken;
     struct key_ref key = key_of((const struct msg_key *)m);
     struct record r;
     n->counters[NODE_STATS]++;
@@ -113,7 +116,9 @@ void request_stat(struct node *n, struct session *s, const struct msg_head *m)
     at += padded(key.size);
     for (uint32_t i = 0; i < r.n_holds; i++) {
         int64_t left = r.holds[i].expiry - n->now.boot;
-        struct msg_stat_hold h = {.ttl_ns = r.holds[i].expiry == 0 ? 0 : left > 0 ? left : 1,
+        struct msg_stat_hold h = {.ttl_ns = r.holds[i].expiry == 0 ? 0
+                                            : left > 0             ? left
+                                                                   : 1,
                                   .label_size = r.holds[i].label_size};
         memcpy(at, &h, sizeof h);
         memcpy(at + sizeof h, r.holds[i].label, h.label_size);
@@ -132,8 +137,8 @@ void request_find(struct node *n, struct session *s, const struct msg_head *m, i
     }
     n->counters[NODE_FINDS]++;
     uint32_t slot = key_slot(n, hash, key, NULL);
-    struct msg_reply *r = reply_add(n, s->id, m, slot == SLOT_NONE ? -ENOENT : 0,
-                                    slot == SLOT_NONE ? 0 : sizeof(struct msg_token));
+    struct msg_reply *r =
+        reply_add(n, s->id, m, slot == SLOT_NONE ? -ENOENT : 0, slot == SLOT_NONE ? 0 : sizeof(struct msg_token));
     if (r && slot != SLOT_NONE) {
         const struct slot_header *h = header_of(n, slot);
         struct msg_token *t = (struct msg_token *)(r + 1);
@@ -142,8 +147,9 @@ void request_find(struct node *n, struct session *s, const struct msg_head *m, i
     }
 }
 
-static void request_grow(struct node *n, struct session *s, const struct msg_head *m)
+static void request_grow(struct node *n, struct session *s, const struct msg_head *m, int64_t taken)
 {
+    (void)taken;
     const struct msg_grow *p = (const struct msg_grow *)m;
     uint32_t entries = (p->entries + PINS_SEGMENT - 1) / PINS_SEGMENT * PINS_SEGMENT;
     struct msg_reply *r = reply_add(n, s->id, m, 0, 0);
@@ -156,8 +162,9 @@ static void request_grow(struct node *n, struct session *s, const struct msg_hea
     c->n_slots = entries;
 }
 
-static void request_revoke(struct node *n, struct session *s, const struct msg_head *m)
+static void request_revoke(struct node *n, struct session *s, const struct msg_head *m, int64_t taken)
 {
+    (void)taken;
     struct key_ref key = key_of((const struct msg_key *)m);
     uint32_t slot = key_slot(n, lookup_hash(n->c.super->hash_seed, key), key, NULL);
     uint32_t *slots = slot == SLOT_NONE ? NULL : arena_take(n, sizeof *slots);
@@ -172,66 +179,53 @@ static void request_revoke(struct node *n, struct session *s, const struct msg_h
     c->n_slots = 1;
 }
 
-static void request_query(struct node *n, struct session *s, const struct msg_head *m)
+static void request_query(struct node *n, struct session *s, const struct msg_head *m, int64_t taken)
 {
+    (void)taken;
     struct node_command *c = command_add(n, CMD_QUERY, s->id);
     if (c) {
         c->message = m;
     }
 }
 
-static bool writes(const struct msg_head *m)
-{
-    switch (m->op) {
-    case MSG_GRANT:
-    case MSG_PUT:
-    case MSG_CREATE:
-    case MSG_SEAL:
-    case MSG_ABORT:
-    case MSG_REMOVE:
-    case MSG_HOLD:
-    case MSG_DROP:
-    case MSG_REVOKE: return true;
-    default: return false;
-    }
-}
+struct operation {
+    void (*run)(struct node *n, struct session *s, const struct msg_head *m, int64_t taken);
+    bool writes;  /* refused to a session that may only read */
+    bool commits; /* its effect goes into a batch: it waits where that is full */
+};
 
-static bool needs_batch(const struct msg_head *m)
-{
-    return m->op == MSG_REMOVE || m->op == MSG_HOLD || m->op == MSG_DROP || m->op == MSG_NAMESPACE;
-}
+/* DETACH is not here: it is the shell's, and ends the session by EV_DEAD. PUT and SEAL look at the batch themselves. A
+ * reader may ask for a namespace; only a writer makes one. */
+static const struct operation operations[MSG_OPS] = {
+    [MSG_GRANT] = {request_grant, .writes = true},
+    [MSG_PUT] = {request_put, .writes = true},
+    [MSG_CREATE] = {request_create, .writes = true},
+    [MSG_SEAL] = {request_seal, .writes = true},
+    [MSG_ABORT] = {request_abort, .writes = true},
+    [MSG_REMOVE] = {request_remove, .writes = true, .commits = true},
+    [MSG_HOLD] = {request_hold, .writes = true, .commits = true},
+    [MSG_DROP] = {request_drop, .writes = true, .commits = true},
+    [MSG_STAT] = {request_stat},
+    [MSG_LIST] = {request_list},
+    [MSG_FIND] = {request_find},
+    [MSG_NAMESPACE] = {request_namespace, .commits = true},
+    [MSG_GROW] = {request_grow},
+    [MSG_QUERY] = {request_query},
+    [MSG_RESUME] = {request_resume},
+    [MSG_REVOKE] = {request_revoke, .writes = true},
+};
 
 void request_run(struct node *n, struct session *s, const struct msg_head *m, int64_t taken)
 {
-    if (!s->writable && writes(m)) {
+    const struct operation *o = m->op < MSG_OPS ? &operations[m->op] : NULL;
+    if (!o || !o->run) {
+        refuse(n, s->id, m, -EOPNOTSUPP);
+    } else if (o->writes && !s->writable) {
         refuse(n, s->id, m, BERTH_EREADONLY);
-        return;
-    }
-    if ((m->flags & MSG_AGAIN) && work_holds(n, s->id, m->id)) {
-        session_stall(n, s, m, taken); /* its first sending is at the committer: what that did is known afterwards */
-        return;
-    }
-    if (needs_batch(m) && work_full(n)) {
+    } else if (((m->flags & MSG_AGAIN) && work_holds(n, s->id, m->id)) || (o->commits && work_full(n))) {
+        /* Its first sending is at the committer, and what that did is known afterwards; or there is no room for it. */
         session_stall(n, s, m, taken);
-        return;
-    }
-    switch ((enum msg_op)m->op) {
-    case MSG_GRANT: request_grant(n, s, m, taken); break;
-    case MSG_PUT: request_put(n, s, m, taken); break;
-    case MSG_CREATE: request_create(n, s, m, taken); break;
-    case MSG_SEAL: request_seal(n, s, m, taken); break;
-    case MSG_ABORT: request_abort(n, s, m); break;
-    case MSG_REMOVE: request_remove(n, s, m, taken); break;
-    case MSG_HOLD: request_hold(n, s, m, taken); break;
-    case MSG_DROP: request_drop(n, s, m, taken); break;
-    case MSG_STAT: request_stat(n, s, m); break;
-    case MSG_LIST: request_list(n, s, m); break;
-    case MSG_FIND: request_find(n, s, m, taken); break;
-    case MSG_NAMESPACE: request_namespace(n, s, m, taken); break;
-    case MSG_GROW: request_grow(n, s, m); break;
-    case MSG_QUERY: request_query(n, s, m); break;
-    case MSG_RESUME: request_resume(n, s, m); break;
-    case MSG_REVOKE: request_revoke(n, s, m); break;
-    default: refuse(n, s->id, m, -EOPNOTSUPP); break; /* DETACH is the shell's: it ends the session by EV_DEAD */
+    } else {
+        o->run(n, s, m, taken);
     }
 }

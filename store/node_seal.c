@@ -18,8 +18,8 @@ uint32_t key_slot(const struct node *n, struct key_hash hash, struct key_ref key
     uint32_t slot = lookup_find(n->c.lookup, hash, key, &ask, collides);
     if (slot == SLOT_NONE && ask) {
         struct record r;
-        if (n->c.index->get(n->c.ix, key, &r) == 0 && r.slot < n->max_headers
-            && slot_load(header_of(n, r.slot)) == slot_word(r.generation, SLOT_READY)) {
+        if (n->c.index->get(n->c.ix, key, &r) == 0 && r.slot < n->max_headers &&
+            slot_load(header_of(n, r.slot)) == slot_word(r.generation, SLOT_READY)) {
             slot = r.slot;
         }
     }
@@ -57,7 +57,8 @@ static int32_t sealed_before(const struct node *n, const struct msg_token *t)
     return word_gen(word) >= t->gen ? BERTH_EUNKNOWN : BERTH_ESTALE;
 }
 
-static int32_t check_member(struct node *n, const struct session *s, const struct msg_head *m, const struct msg_token *t)
+static int32_t check_member(struct node *n, const struct session *s, const struct msg_head *m,
+                            const struct msg_token *t)
 {
     if (token_valid(n, s, t) && (n->mark[t->slot] & MARK_SEEN)) {
         return -EINVAL; /* twice in one group */
@@ -108,16 +109,17 @@ static int32_t write_record(struct node *n, const struct effect *e, const struct
     struct key_ref key = slot_key(n, m->slot, buf);
     struct record r, old;
     record_of_slot(n, m->slot, e->counter, m->checksum, &r);
-    if (m->old != SLOT_NONE && slot_held(n, m->old) && n->c.index->get(n->c.ix, key, &old) == 0) { /* holds are of the key, and go with it (rule 17) */
+    if (m->old != SLOT_NONE && slot_held(n, m->old) &&
+        n->c.index->get(n->c.ix, key, &old) == 0) { /* holds are of the key, and go with it (rule 17) */
         r.n_holds = old.n_holds;
         memcpy(r.holds, old.holds, sizeof r.holds);
     }
     return batch_put(n->open->batch, key, &r);
 }
 
-/* Every member is decided: the point of no return. Drafts leave their session, replaced slots the policy. Members that are
- * kept wait for the commit like the others: if it fails, all of them are drafts again. A grant stays one until it is
- * published: should the node die before the commit, its PUT comes again and must find it. */
+/* Every member is decided: the point of no return. Drafts leave their session, replaced slots the policy. Members that
+ * are kept wait for the commit like the others: if it fails, all of them are drafts again. A grant stays one until it
+ * is published: should the node die before the commit, its PUT comes again and must find it. */
 static void take_effect(struct node *n, struct session *s, struct effect *e)
 {
     e->counter = counter_next(n);
@@ -230,8 +232,8 @@ void request_put(struct node *n, struct session *s, const struct msg_head *m, in
         answer_again(n, s, m, p->token.slot);
         return;
     }
-    if (status == 0
-        && (!is_grant(n, p->token.slot) || p->object.size > slot_bytes(n, p->token.slot) || !names_known(n, p->object.ns))) {
+    if (status == 0 && (!is_grant(n, p->token.slot) || p->object.size > slot_bytes(n, p->token.slot) ||
+                        !names_known(n, p->object.ns))) {
         status = -EINVAL;
     }
     if (status) {
@@ -255,8 +257,8 @@ void request_put(struct node *n, struct session *s, const struct msg_head *m, in
     }
 }
 
-/* Sent again after its first sending was applied, which a member that is READY under its token says. The others were kept: they
- * came back, or do so now, where the node went between commit and answer. */
+/* Sent again after its first sending was applied, which a member that is READY under its token says. The others were
+ * kept: they came back, or do so now, where the node went between commit and answer. */
 static bool answer_seal_again(struct node *n, struct session *s, const struct msg_seal *p)
 {
     const struct msg_member *in = (const struct msg_member *)(p + 1);
@@ -321,8 +323,9 @@ void request_seal(struct node *n, struct session *s, const struct msg_head *m, i
     }
 }
 
-void request_abort(struct node *n, struct session *s, const struct msg_head *m)
+void request_abort(struct node *n, struct session *s, const struct msg_head *m, int64_t taken)
 {
+    (void)taken;
     const struct msg_tokens *p = (const struct msg_tokens *)m;
     const struct msg_token *t = (const struct msg_token *)(p + 1);
     uint32_t given = 0;

@@ -211,8 +211,9 @@ static int by_slot(const void *a, const void *b)
 }
 
 /* The client lists what it still knows; what it does not know (a reply that was lost) is given back. */
-void request_resume(struct node *n, struct session *s, const struct msg_head *m)
+void request_resume(struct node *n, struct session *s, const struct msg_head *m, int64_t taken)
 {
+    (void)taken;
     const struct msg_tokens *p = (const struct msg_tokens *)m;
     struct msg_token *known = arena_take(n, (p->count + 1) * sizeof *known);
     if (!known) {

@@ -107,7 +107,8 @@ static void wait_for_room(struct node *n, struct session *s, const struct msg_he
     waiters_run(n);
 }
 
-static void serve(struct node *n, struct session *s, const struct msg_head *m, uint32_t pages, uint32_t slot, int64_t taken)
+static void serve(struct node *n, struct session *s, const struct msg_head *m, uint32_t pages, uint32_t slot,
+                  int64_t taken)
 {
     node_phase(n, PHASE_SPACE, n->now.mono - taken);
     if (m->op == MSG_GRANT) {

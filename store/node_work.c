@@ -1,7 +1,8 @@
 /* node_work.c: what one commit carries, from decision to answer (group commit, PROTOCOLS rule 16).
  *
- * Two works: `open` collects while `flying` is at the committer. A key with an uncommitted effect is pending: a request on
- * it stalls its session until the commit has succeeded or failed, so that no decision ever rests on what may not happen.
+ * Two works: `open` collects while `flying` is at the committer. A key with an uncommitted effect is pending: a request
+ * on it stalls its session until the commit has succeeded or failed, so that no decision ever rests on what may not
+ * happen.
  */
 #include "store/node_internal.h"
 
@@ -223,7 +224,9 @@ static void complete(struct node *n, const struct effect *e, const struct member
         break;
     case EFFECT_HOLD:
     case EFFECT_DROP:
-    case EFFECT_EXPIRE: complete_hold(n, e, m); break;
+    case EFFECT_EXPIRE:
+        complete_hold(n, e, m);
+        break;
     case EFFECT_NAMESPACE: {
         names_add(n, e->name, e->ns, e->flags);
         pending_drop(&n->pending, e->pend);
@@ -233,7 +236,8 @@ static void complete(struct node *n, const struct effect *e, const struct member
         }
         break;
     }
-    case EFFECT_NOTHING: break;
+    case EFFECT_NOTHING:
+        break;
     }
 }
 
@@ -281,9 +285,13 @@ static void fail_seal(struct node *n, const struct effect *e, const struct membe
 static void fail(struct node *n, const struct effect *e, const struct member *m, int32_t status)
 {
     switch (e->kind) {
-    case EFFECT_SEAL: fail_seal(n, e, m, status); break;
+    case EFFECT_SEAL:
+        fail_seal(n, e, m, status);
+        break;
     case EFFECT_REMOVE:
-    case EFFECT_EVICT: send_again(n, e, m); break;
+    case EFFECT_EVICT:
+        send_again(n, e, m);
+        break;
     case EFFECT_HOLD:
     case EFFECT_DROP:
     case EFFECT_EXPIRE:
@@ -296,7 +304,8 @@ static void fail(struct node *n, const struct effect *e, const struct member *m,
         pending_drop(&n->pending, e->pend);
         refuse(n, e->session, &e->head, status);
         break;
-    case EFFECT_NOTHING: break;
+    case EFFECT_NOTHING:
+        break;
     }
 }
 

@@ -1,9 +1,10 @@
-/* pin.h: this client's pin table: an array of slot numbers in its own file, which the node reads before it frees a slot.
+/* pin.h: this client's pin table: an array of slot numbers in its own file, which the node reads before it frees a
+ * slot.
  *
- * The protocol (PROTOCOLS rules 1 to 4): take an entry by an exchange from 0, then load the slot's state word. Exchange and
- * load are seq_cst, and so are the node's store of RETIRED and its fence before it reads the table: either the node sees
- * the entry, or this load sees RETIRED. A pin that was validated never moves to another entry. High water is raised before
- * the exchange, so that a node which sees the entry's slot in use also looks that far.
+ * The protocol (PROTOCOLS rules 1 to 4): take an entry by an exchange from 0, then load the slot's state word. Exchange
+ * and load are seq_cst, and so are the node's store of RETIRED and its fence before it reads the table: either the node
+ * sees the entry, or this load sees RETIRED. A pin that was validated never moves to another entry. High water is
+ * raised before the exchange, so that a node which sees the entry's slot in use also looks that far.
  */
 #ifndef BERTH_STORE_PIN_H
 #define BERTH_STORE_PIN_H
@@ -13,7 +14,8 @@
 
 #define PIN_NONE UINT32_MAX
 
-/* Not the thread's next entry: searches, raises high water, asks the node for another segment. PIN_NONE: the table is full. */
+/* Not the thread's next entry: searches, raises high water, asks the node for another segment. PIN_NONE: the table is
+ * full. */
 uint32_t pin_take_slowly(struct berth *b, struct client_thread *t, uint32_t slot);
 
 /* Seen from here, and below high water. */
@@ -30,8 +32,8 @@ static inline bool pin_try(struct berth *b, uint32_t entry, uint32_t slot)
                                                    memory_order_relaxed);
 }
 
-/* An entry that has slot + 1 from here on. The cursor stays where it is: a get that is released before the next takes the
- * same entry again, and stores nothing else. */
+/* An entry that has slot + 1 from here on. The cursor stays where it is: a get that is released before the next takes
+ * the same entry again, and stores nothing else. */
 static inline uint32_t pin_take(struct berth *b, struct client_thread *t, uint32_t slot)
 {
     uint32_t entry = t->cursor;

@@ -64,8 +64,8 @@ void queue_wake(struct berth_queue *q)
     }
 }
 
-/* Nobody waits in a call any more, but somebody may in poll: the node must ring. A reply that came before it could see the
- * flag makes the descriptor readable here. */
+/* Nobody waits in a call any more, but somebody may in poll: the node must ring. A reply that came before it could see
+ * the flag makes the descriptor readable here. */
 static void arm(struct berth_queue *q)
 {
     struct berth *b = q->b;

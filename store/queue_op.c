@@ -146,7 +146,8 @@ static int64_t op_deadline(const struct berth_op *op)
     return op->deadline ? op->deadline : build_deadline(op->put);
 }
 
-/* Under the lock: a slot for the first of the parked operations, or a question for one on its way, or why there is none. */
+/* Under the lock: a slot for the first of the parked operations, or a question for one on its way, or why there is
+ * none. */
 static enum begun find_slot_for(struct berth_queue *q, struct berth_op *op, struct msg_token *token)
 {
     struct berth *b = q->b;

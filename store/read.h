@@ -8,8 +8,8 @@
 
 #define READ_BATCH 32u /* keys whose cache misses overlap */
 
-/* After a first walk that did not end in a pin: again, bounded, then by asking the node. 0 or a negative error, recorded for
- * nothing but a missing node. */
+/* After a first walk that did not end in a pin: again, bounded, then by asking the node. 0 or a negative error,
+ * recorded for nothing but a missing node. */
 int read_pin_slowly(struct berth *b, struct client_thread *t, const struct wanted *w, int64_t deadline,
                     struct found *out);
 

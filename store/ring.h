@@ -10,10 +10,10 @@
 
 struct ring_end {
     uint8_t *data;
-    uint32_t size;            /* a power of two, a multiple of RING_ALIGN */
-    _Atomic uint64_t *tail;   /* producer's index, shared */
-    _Atomic uint64_t *head;   /* consumer's index, shared */
-    uint64_t mine;            /* private copy of the index that this end owns */
+    uint32_t size;          /* a power of two, a multiple of RING_ALIGN */
+    _Atomic uint64_t *tail; /* producer's index, shared */
+    _Atomic uint64_t *head; /* consumer's index, shared */
+    uint64_t mine;          /* private copy of the index that this end owns */
 };
 
 /* The four ends of a session's memfd. */

@@ -9,8 +9,8 @@
 
 /* Threads begin this far apart in a pin table, on cache lines of their own. */
 #define CURSOR_STRIDE (PINS_SEGMENT / STAT_LANES)
-/* Not at the same offset in their page as the thread's counters: a load whose low 12 address bits are those of a store before
- * it waits for that store. */
+/* Not at the same offset in their page as the thread's counters: a load whose low 12 address bits are those of a store
+ * before it waits for that store. */
 #define CURSOR_OFFSET (CURSOR_STRIDE / 2)
 
 _Static_assert(STAT_LANES == 64, "one word has a bit for each lane");

@@ -1,4 +1,5 @@
-/* thread.h: what the library keeps for each thread: where it looks for a free pin entry, its stat lane, its last touches. */
+/* thread.h: what the library keeps for each thread: where it looks for a free pin entry, its stat lane, its last
+ * touches. */
 #ifndef BERTH_STORE_THREAD_H
 #define BERTH_STORE_THREAD_H
 

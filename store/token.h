@@ -1,5 +1,6 @@
-/* token.h: the slots that this session may write: what it names when it goes on with a node that restarted, which aborts
- * every other (PROTOCOLS rule 10). A token enters with the reply that gives it and leaves with the reply that ends it.
+/* token.h: the slots that this session may write: what it names when it goes on with a node that restarted, which
+ * aborts every other (PROTOCOLS rule 10). A token enters with the reply that gives it and leaves with the reply that
+ * ends it.
  */
 #ifndef BERTH_STORE_TOKEN_H
 #define BERTH_STORE_TOKEN_H

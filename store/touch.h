@@ -1,7 +1,7 @@
 /* touch.h: uses of objects, told to the node for eviction through a ring that only ever wins new ones over old.
  *
- * Single gets are kept per thread and go in a batch: the bump of the ring's tail is a locked operation. A prefix goes at
- * once, deepest first (PROTOCOLS rule 34). Touches are lossy: a few that a thread kept are lost when it ends.
+ * Single gets are kept per thread and go in a batch: the bump of the ring's tail is a locked operation. A prefix goes
+ * at once, deepest first (PROTOCOLS rule 34). Touches are lossy: a few that a thread kept are lost when it ends.
  */
 #ifndef BERTH_STORE_TOUCH_H
 #define BERTH_STORE_TOUCH_H
@@ -31,8 +31,8 @@ static inline void touch_push(struct berth *b, const uint32_t *slots, uint32_t n
 /* Tells the node what this thread has kept for the handle; its turn begins again. */
 void touch_flush(struct berth *b, struct client_thread *t);
 
-/* Gives a thread to the handle that it works with now. One that goes between handles stays with one of them for a while: the
- * others' gets go the long way. */
+/* Gives a thread to the handle that it works with now. One that goes between handles stays with one of them for a
+ * while: the others' gets go the long way. */
 void touch_adopt(struct berth *b, struct client_thread *t);
 
 /* A get that went the long way. */

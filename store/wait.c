@@ -104,8 +104,8 @@ static bool node_awake_elsewhere(const struct berth *b)
            atomic_load_explicit(&b->ring->node_cpu, memory_order_relaxed) != (uint32_t)sched_getcpu();
 }
 
-/* Waking this core costs more than the wait it replaces, if the node is awake on another one. What spinning has brought so
- * far says how long it is worth. */
+/* Waking this core costs more than the wait it replaces, if the node is awake on another one. What spinning has brought
+ * so far says how long it is worth. */
 static bool spin(struct berth *b, int64_t until)
 {
     struct calls *e = &b->calls;

@@ -113,8 +113,9 @@ static bool wants_json(int argc, char **argv)
     return false;
 }
 
-/* What was written may still be in stdio's buffer: a full disk shows only here. A reader that has gone (`berth ls | head`)
- * is no error to talk about: the shell sees the signal that would have ended us, but the handle was closed before. */
+/* What was written may still be in stdio's buffer: a full disk shows only here. A reader that has gone (`berth ls |
+ * head`) is no error to talk about: the shell sees the signal that would have ended us, but the handle was closed
+ * before. */
 static int finish(int code)
 {
     errno = 0;

@@ -1,4 +1,5 @@
-/* berthd_config.h: where berthd's settings come from: flags, environment, INI file; one table (settings.h) names them. */
+/* berthd_config.h: where berthd's settings come from: flags, environment, INI file; one table (settings.h) names them.
+ */
 #ifndef BERTH_TOOLS_BERTHD_CONFIG_H
 #define BERTH_TOOLS_BERTHD_CONFIG_H
 

@@ -19,13 +19,13 @@ struct http_address {
     };
 };
 
-/* off, HOST:PORT with a loopback address (127.0.0.0/8, [::1], localhost), or unix:PATH. There is no login here, so anything
- * that other hosts could reach is refused. 0, or -EINVAL with a sentence. */
+/* off, HOST:PORT with a loopback address (127.0.0.0/8, [::1], localhost), or unix:PATH. There is no login here, so
+ * anything that other hosts could reach is refused. 0, or -EINVAL with a sentence. */
 int http_address(struct http_address *a, const char *text, char *why, size_t why_size);
 
 struct http;
-/* Listens and hands its descriptor to the server; mode is a Unix socket's. Before server_run. 0, or a negative error with
- * a sentence; *out is NULL where the address is off. */
+/* Listens and hands its descriptor to the server; mode is a Unix socket's. Before server_run. 0, or a negative error
+ * with a sentence; *out is NULL where the address is off. */
 int http_start(struct http **out, struct server *s, const struct http_address *a, unsigned mode, char *why,
                size_t why_size);
 /* After server_destroy: the server watches its descriptor until then. h may be NULL. */

@@ -1,7 +1,7 @@
 /* cli.h: what the subcommands of `berth` share: options, exit codes, errors, JSON, keys, progress.
  *
- * A subcommand is `int cmd_NAME(int argc, char **argv)` with argv[0] its name; it returns an exit code. Its options are a
- * table `NAME_options`, from which parsing, help, completion and `berth help --json` are made, and which berth.c's
+ * A subcommand is `int cmd_NAME(int argc, char **argv)` with argv[0] its name; it returns an exit code. Its options are
+ * a table `NAME_options`, from which parsing, help, completion and `berth help --json` are made, and which berth.c's
  * command table names.
  *
  * What people read goes to stdout, errors to stderr as one line. With --json stdout carries one JSON document with
@@ -79,12 +79,9 @@ extern const struct cli_option put_options[], get_options[], exists_options[], l
 /* ---- options ---- */
 
 /* Parses a command's arguments: common options into `cli`, the others by set(arg, name, value) (value NULL where the
- * option takes none), which returns 0 or an exit code after it reported the error. argv is permuted. Returns the index of
- * the first operand (> 0); or 0 after --help was served; or minus an exit code:
- *     int first = cli_parse(argc, argv, put_options, set, &o);
- *     if (first <= 0)
- *         return -first;
- * Options behind "--" are operands. */
+ * option takes none), which returns 0 or an exit code after it reported the error. argv is permuted. Returns the index
+ * of the first operand (> 0); or 0 after --help was served; or minus an exit code: int first = cli_parse(argc, argv,
+ * put_options, set, &o); if (first <= 0) return -first; Options behind "--" are operands. */
 int cli_parse(int argc, char **argv, const struct cli_option *options,
               int (*set)(void *arg, const char *name, const char *value), void *arg);
 
@@ -141,8 +138,8 @@ struct cli_key {
     char text[CLI_KEY_TEXT]; /* escaped: what is printed and accepted back */
 };
 
-/* A key from the command line: \xNN, \\, \n, \t, \r, \0 stand for bytes; 1 to 480 bytes. 0, or CLI_USAGE after the error
- * was reported. */
+/* A key from the command line: \xNN, \\, \n, \t, \r, \0 stand for bytes; 1 to 480 bytes. 0, or CLI_USAGE after the
+ * error was reported. */
 int cli_key(const char *argument, struct cli_key *key);
 /* n keys, malloc'd, from argv. */
 int cli_keys(char **argv, size_t n, struct cli_key **keys);

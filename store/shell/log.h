@@ -1,4 +1,5 @@
-/* log.h: one event a line on stderr: time, level, message; every byte that is not printable ASCII is escaped as \xNN. */
+/* log.h: one event a line on stderr: time, level, message; every byte that is not printable ASCII is escaped as \xNN.
+ */
 #ifndef BERTH_SHELL_LOG_H
 #define BERTH_SHELL_LOG_H
 
@@ -10,10 +11,11 @@ void log_set_level(enum log_level level);
 /* Formats, escapes the whole message, writes one line with one write. */
 void log_event(enum log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Escapes n bytes into out (always NUL-terminated): printable ASCII but \ stays, others become \xNN, \ becomes \\. What does
- * not fit is cut before the byte that does not. Returns the length. */
+/* Escapes n bytes into out (always NUL-terminated): printable ASCII but \ stays, others become \xNN, \ becomes \\. What
+ * does not fit is cut before the byte that does not. Returns the length. */
 size_t escape_bytes(char *out, size_t size, const void *data, size_t n);
-/* The inverse, for keys on a command line: \xNN, \\, \n, \t, \r, \0; -EINVAL for another escape or too long, else length. */
+/* The inverse, for keys on a command line: \xNN, \\, \n, \t, \r, \0; -EINVAL for another escape or too long, else
+ * length. */
 long unescape_bytes(void *out, size_t size, const char *text);
 
 #endif

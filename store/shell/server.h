@@ -1,4 +1,5 @@
-/* server.h: a node with its shell: region, core, loop, sessions. berthd runs one, an embedded node is one on a thread. */
+/* server.h: a node with its shell: region, core, loop, sessions. berthd runs one, an embedded node is one on a thread.
+ */
 #ifndef BERTH_SHELL_SERVER_H
 #define BERTH_SHELL_SERVER_H
 
@@ -6,16 +7,18 @@
 
 struct server;
 
-/* Opens the region, recovers, adopts sessions that live, listens. On an error `why` has the sentence; -EBUSY, -ENOSPC, -ENOMEM,
- * -EPERM, -EACCES, -EADDRINUSE as region_open and bind give them. */
+/* Opens the region, recovers, adopts sessions that live, listens. On an error `why` has the sentence; -EBUSY, -ENOSPC,
+ * -ENOMEM, -EPERM, -EACCES, -EADDRINUSE as region_open and bind give them. */
 int server_create(struct server **out, const struct settings *s, char *why, size_t why_size);
-/* Serves until server_stop; the calling thread becomes the node's. 0, or a negative error if it could not stop cleanly. */
+/* Serves until server_stop; the calling thread becomes the node's. 0, or a negative error if it could not stop cleanly.
+ */
 int server_run(struct server *s);
 /* Ends server_run: takes no more requests, commits, marks the region clean. Any thread, signal handlers too. */
 void server_stop(struct server *s);
 void server_destroy(struct server *s);
 
-/* A connected socket of a client of this process, as if it had connected to the Unix socket. Any thread. Negative: error. */
+/* A connected socket of a client of this process, as if it had connected to the Unix socket. Any thread. Negative:
+ * error. */
 int server_connect(struct server *s);
 
 /* Calls ready(arg) on the node's thread when fd is readable. Before server_run, or on the node's thread. */

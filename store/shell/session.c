@@ -344,8 +344,8 @@ void session_wake(struct session *c)
     /* Taken down here, so that it is rung once a sleep and not once a pass until it has woken. */
     if (!c->attached || !atomic_load(&c->ring->client_sleeping) || !atomic_exchange(&c->ring->client_sleeping, 0))
         return;
-    /* The client may fill its eventfd and make it blocking again at any moment. That is its own user's loss, but another
-     * user's must not stop the node: a socket can be written without waiting, whatever its flags say. */
+    /* The client may fill its eventfd and make it blocking again at any moment. That is its own user's loss, but
+     * another user's must not stop the node: a socket can be written without waiting, whatever its flags say. */
     struct pollfd p = {.fd = c->wake_fd, .events = POLLOUT};
     uint64_t one = 1;
     if (c->foreign)

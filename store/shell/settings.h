@@ -26,28 +26,28 @@ struct settings {
     uint64_t pin_quota;   /* bytes a session may pin; 0: no limit */
     uint32_t classes[SETTINGS_CLASSES]; /* --class SIZE, repeatable: slot sizes in pages beside the fixed ones */
     uint32_t n_classes;
-    enum mem_lock lock;   /* off | auto | required */
-    uint32_t threads;     /* for prefault; 0: as many as there are CPUs, at most 8 */
-    uint32_t spin_us;     /* most that the node spins after a request before it sleeps; 0 never; default 50 */
-    uint32_t mode;        /* of region files and socket, octal: 0600; 0640, 0660 let a group read */
+    enum mem_lock lock;    /* off | auto | required */
+    uint32_t threads;      /* for prefault; 0: as many as there are CPUs, at most 8 */
+    uint32_t spin_us;      /* most that the node spins after a request before it sleeps; 0 never; default 50 */
+    uint32_t mode;         /* of region files and socket, octal: 0600; 0640, 0660 let a group read */
     int64_t quarantine_ns; /* duration: 1s, 500ms */
-    uint32_t log_level;   /* error | warning | info | debug */
+    uint32_t log_level;    /* error | warning | info | debug */
     struct node_namespace namespaces[SETTINGS_NAMESPACES]; /* [namespace NAME] replaceable = yes|no */
     uint32_t n_namespaces;
     bool embedded; /* by server_embedded: a private region, removed at close; no listening socket, no WRITEMAP */
     struct {
         enum setting_origin origin;
-        char text[128];  /* as given */
-        char where[256]; /* "/etc/berth/berthd.ini:12", "$BERTH_POOL", "--pool" */
-    } source[32];        /* by index in the table */
+        char text[128];                  /* as given */
+        char where[256];                 /* "/etc/berth/berthd.ini:12", "$BERTH_POOL", "--pool" */
+    } source[32];                        /* by index in the table */
     const struct mem_progress *progress; /* of the prefault, for region_open; NULL: none */
 };
 
 struct setting {
-    const char *name;  /* "max-objects"; the flag is --max-objects, the variable BERTH_MAX_OBJECTS */
-    const char *value; /* placeholder for help: SIZE, PATH, N, DURATION */
+    const char *name;     /* "max-objects"; the flag is --max-objects, the variable BERTH_MAX_OBJECTS */
+    const char *value;    /* placeholder for help: SIZE, PATH, N, DURATION */
     const char *fallback; /* default as text */
-    const char *doc;   /* one line */
+    const char *doc;      /* one line */
 };
 extern const struct setting settings_table[];
 extern const unsigned settings_count;
@@ -58,8 +58,8 @@ void settings_init(struct settings *s);
 int settings_set(struct settings *s, const char *name, const char *value, enum setting_origin origin, const char *where,
                  char *why, size_t why_size);
 /* A key of a [namespace NAME] section. */
-int settings_namespace(struct settings *s, const char *name, const char *key, const char *value, const char *where, char *why,
-                       size_t why_size);
+int settings_namespace(struct settings *s, const char *name, const char *key, const char *value, const char *where,
+                       char *why, size_t why_size);
 /* Resolves percentages and defaults that depend on others and checks them together; once, after the last set. */
 int settings_finish(struct settings *s, char *why, size_t why_size);
 /* The value in effect as text, in out. */

@@ -1,4 +1,5 @@
-/* Case A3: a pool full of small objects takes large ones, evicting no more than it may; half pinned, it says figures. */
+/* Case A3: a pool full of small objects takes large ones, evicting no more than it may; half pinned, it says figures.
+ */
 #include "tests/support/daemon.h"
 
 #include <setjmp.h>

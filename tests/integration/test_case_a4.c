@@ -59,7 +59,8 @@ static void test_full_index(void **state)
     for (int i = 0; i < 500; i++) {
         assert_int_equal(put(b, 100000 + i), BERTH_EINDEXFULL);
     }
-    assert_true(daemon_number(b, "pool.used_bytes") <= used + 64 * 4096); /* failed puts gave their slots back; grants stay */
+    assert_true(daemon_number(b, "pool.used_bytes") <=
+                used + 64 * 4096); /* failed puts gave their slots back; grants stay */
     assert_int_equal(count_found(b, 0, n), n);
     for (int i = 0; i < n / 2; i++) { /* deletes always work */
         assert_int_equal(berth_remove(b, long_key(key, i), NULL), 0);

@@ -1,5 +1,5 @@
-/* Rows of "what breaks in the field", each its own test: 2 replace under readers, 3 a late seal, 6 restart, 7 key before
- * payload and holes in a prefix, 9 prefix and pin in one, "contains" before seal, 10 lineage. */
+/* Rows of "what breaks in the field", each its own test: 2 replace under readers, 3 a late seal, 6 restart, 7 key
+ * before payload and holes in a prefix, 9 prefix and pin in one, "contains" before seal, 10 lineage. */
 #include "tests/support/child.h"
 #include "tests/support/daemon.h"
 
@@ -46,8 +46,8 @@ static void put_version(struct berth *b, uint32_t ns, const char *key, int versi
     snprintf(text, sizeof text, "version-%d", version);
     payload_fill(data, SIZE, text);
     memcpy(data, &version, sizeof version);
-    assert_int_equal(berth_put(b, (struct berth_key){.data = key, .size = (uint32_t)strlen(key), .ns = ns}, data, SIZE, NULL),
-                     0);
+    assert_int_equal(
+        berth_put(b, (struct berth_key){.data = key, .size = (uint32_t)strlen(key), .ns = ns}, data, SIZE, NULL), 0);
     free(data);
 }
 

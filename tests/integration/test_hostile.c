@@ -1,5 +1,5 @@
-/* test_hostile.c: clients that write whatever they like into their own ring, pin table and descriptors. The node lives, another
- * client works on unharmed, nothing stays behind when they are gone, and index, slots and lookup still agree.
+/* test_hostile.c: clients that write whatever they like into their own ring, pin table and descriptors. The node lives,
+ * another client works on unharmed, nothing stays behind when they are gone, and index, slots and lookup still agree.
  */
 #include "tests/support/draw.h"
 #include "tests/support/hostile.h"
@@ -59,7 +59,8 @@ static void test_indices_out_of_range(void **unused)
 static void test_lengths_out_of_range(void **unused)
 {
     (void)unused;
-    static const uint32_t bad[] = {0, 1, 31, 129, RING_MESSAGE_MAX + 1, RING_REQUEST_BYTES, UINT32_MAX, UINT32_MAX - 62};
+    static const uint32_t bad[] = {
+        0, 1, 31, 129, RING_MESSAGE_MAX + 1, RING_REQUEST_BYTES, UINT32_MAX, UINT32_MAX - 62};
     for (unsigned i = 0; i < sizeof bad / sizeof *bad; i++) {
         for (uint16_t op = MSG_PAD; op < MSG_OPS; op += 5) {
             struct hand h;
@@ -100,7 +101,8 @@ static void send_valid(struct hand *h, struct ring_end *out, uint64_t id)
 {
     static const char key[] = "scribbled";
     struct msg_create *m = (struct msg_create *)message;
-    *m = (struct msg_create){.head = {.bytes = sizeof *m + 9, .op = MSG_CREATE, .id = id}, .object = {.size = 100, .key_size = 9}};
+    *m = (struct msg_create){.head = {.bytes = sizeof *m + 9, .op = MSG_CREATE, .id = id},
+                             .object = {.size = 100, .key_size = 9}};
     memcpy(m + 1, key, 9);
     ring_push(out, m, m->head.bytes); /* full or broken, whatever */
     atomic_store(&h->ring->reply_head, atomic_load(&h->ring->reply_tail));
@@ -149,7 +151,8 @@ static void test_touches_out_of_range(void **unused)
         atomic_store(&h.ring->touch[i], i % 4 ? (uint32_t)draw() : UINT32_MAX - i % 3);
     }
     for (unsigned i = 0; i < 50; i++) {
-        atomic_store(&h.ring->touch_tail, draw_below(3) ? draw() : atomic_load(&h.ring->touch_tail) + draw_below(20000));
+        atomic_store(&h.ring->touch_tail,
+                     draw_below(3) ? draw() : atomic_load(&h.ring->touch_tail) + draw_below(20000));
         hand_works(&h, i + 1);
     }
     hand_close(&h);
@@ -169,8 +172,10 @@ static void test_replies_never_read(void **unused)
     ring_request_producer(&out, h.ring);
     int64_t end = hostile_now() + SCRIBBLE_NS;
     while (hostile_now() < end) {
-        struct msg_grant g = {.head = {.bytes = sizeof g, .op = MSG_GRANT, .id = ++id, .deadline = INT64_MAX}, .size = 1, .count = 9};
-        struct msg_query q = {.head = {.bytes = sizeof q, .op = MSG_QUERY, .id = id}, .what = (uint32_t)id % QUERY_KINDS};
+        struct msg_grant g = {
+            .head = {.bytes = sizeof g, .op = MSG_GRANT, .id = ++id, .deadline = INT64_MAX}, .size = 1, .count = 9};
+        struct msg_query q = {.head = {.bytes = sizeof q, .op = MSG_QUERY, .id = id},
+                              .what = (uint32_t)id % QUERY_KINDS};
         int e = id % 2 ? ring_push(&out, &g, sizeof g) : ring_push(&out, &q, sizeof q);
         assert_true(e == 0 || e == -EAGAIN);
         hostile_bell(&h);

@@ -1,5 +1,5 @@
-/* test_hostile_messages.c: whole messages that say what they must not: tokens that are another session's, stale or of the wrong
- * kind, values out of range, and random ones with bytes changed.
+/* test_hostile_messages.c: whole messages that say what they must not: tokens that are another session's, stale or of
+ * the wrong kind, values out of range, and random ones with bytes changed.
  */
 #include "tests/support/draw.h"
 #include "tests/support/hostile.h"
@@ -112,8 +112,8 @@ static void test_tokens_used_wrongly(void **unused)
     a = first_token();
     assert_int_equal(try_create(&h, "other", 5), 0);
     b = first_token();
-    assert_int_equal(try_put(&h, a, "k", 1, 100), -EINVAL); /* not granted */
-    assert_int_equal(try_put(&h, g, "k", 1, 4097), -EINVAL); /* more than it holds */
+    assert_int_equal(try_put(&h, a, "k", 1, 100), -EINVAL);   /* not granted */
+    assert_int_equal(try_put(&h, g, "k", 1, 4097), -EINVAL);  /* more than it holds */
     assert_int_equal(try_seal(&h, g, g, 1, 0), BERTH_ESTALE); /* without a key */
     assert_int_equal(try_seal(&h, g, g, 1, MSG_AGAIN), BERTH_ESTALE);
     assert_int_equal(try_seal(&h, a, a, 2, 0), -EINVAL); /* twice in one group */
@@ -149,7 +149,8 @@ static void test_messages_out_of_range(void **unused)
         assert_int_equal(ask(&h, &grow, sizeof grow), n > PINS_CAPACITY ? -EINVAL : 0);
     }
     for (uint32_t i = 0; i < 20; i++) {
-        struct msg_query q = {.head = {.op = MSG_QUERY}, .what = i % QUERY_KINDS, .offset = i < 10 ? i : UINT32_MAX - i};
+        struct msg_query q = {
+            .head = {.op = MSG_QUERY}, .what = i % QUERY_KINDS, .offset = i < 10 ? i : UINT32_MAX - i};
         int e = ask(&h, &q, sizeof q);
         assert_true(e == -EINVAL || (e == 0 && q.offset < 10));
     }
@@ -167,44 +168,69 @@ static void test_messages_out_of_range(void **unused)
 static struct msg_token known[TOKENS];
 static uint32_t n_known;
 
-/* A message of any operation, right in its lengths, with tokens that were given to somebody at some time. */
+#define BODY(type, extra, ...) \
+    (*(struct type *)message = (struct type){__VA_ARGS__}, (uint32_t)(sizeof(struct type) + (extra)))
+
+/* Right in its lengths; its bytes behind the fixed part are what lies there. */
+static uint32_t body(uint16_t op, uint16_t key, uint32_t n)
+{
+    struct msg_object object = {.size = draw_below(60000), .key_size = key};
+    switch (op) {
+    case MSG_GRANT:
+        return BODY(msg_grant, 0, .size = object.size, .count = n);
+    case MSG_PUT:
+        return BODY(msg_put, key, .object = object, .want = n - 1, .token = known[draw_below(TOKENS)]);
+    case MSG_CREATE:
+        return BODY(msg_create, key, .object = object);
+    case MSG_SEAL:
+        return BODY(msg_seal, n * sizeof(struct msg_member), .count = n);
+    case MSG_ABORT:
+    case MSG_RESUME:
+        return BODY(msg_tokens, n * sizeof(struct msg_token), .count = n);
+    case MSG_REMOVE:
+    case MSG_STAT:
+    case MSG_FIND:
+        return BODY(msg_key, key, .key_size = key);
+    case MSG_HOLD:
+    case MSG_DROP:
+        return BODY(msg_hold, key + n, .key_size = key, .label_size = (uint16_t)n);
+    case MSG_LIST:
+        return BODY(msg_list, key, .max = n * 100, .prefix_size = key);
+    case MSG_NAMESPACE:
+        return BODY(msg_namespace, 1, .name_size = 1);
+    case MSG_GROW:
+        return BODY(msg_grow, 0, .entries = n * PINS_SEGMENT);
+    case MSG_QUERY:
+        return BODY(msg_query, 0, .what = draw_below(QUERY_KINDS));
+    default:
+        return BODY(msg_head, 0, .op = op);
+    }
+}
+
+/* Tokens that were given to somebody at some time. */
+static void fill_tokens(uint16_t op, uint32_t n)
+{
+    size_t fixed = op == MSG_SEAL ? sizeof(struct msg_seal) : sizeof(struct msg_tokens);
+    size_t each = op == MSG_SEAL ? sizeof(struct msg_member) : sizeof(struct msg_token);
+    for (uint32_t i = 0; i < n; i++) {
+        memcpy(message + fixed + i * each, &known[draw_below(TOKENS)], sizeof(struct msg_token));
+    }
+}
+
 static uint32_t any_message(void)
 {
     static const uint16_t ops[] = {MSG_GRANT, MSG_PUT,  MSG_CREATE, MSG_SEAL,      MSG_ABORT, MSG_REMOVE, MSG_HOLD,
                                    MSG_DROP,  MSG_STAT, MSG_LIST,   MSG_FIND,      MSG_GROW,  MSG_QUERY,  MSG_RESUME,
                                    MSG_PUT,   MSG_PUT,  MSG_CREATE, MSG_NAMESPACE, MSG_SEAL,  MSG_DETACH};
     struct msg_head *m = (struct msg_head *)message;
-    uint16_t op = ops[draw_below(draw_below(20) ? 19 : 20)], key = (uint16_t)(1 + draw_below(draw_below(9) ? 3 : KEY_MAX));
-    uint32_t n = 1 + draw_below(4), bytes = sizeof *m;
-    struct msg_object object = {.size = draw_below(60000), .key_size = key};
-    memset(message, 0, 4096);
-    for (uint32_t i = 0; i < 2048; i++) {
-        message[256 + i] = (uint8_t)('a' + draw_below(4));
+    uint16_t op = ops[draw_below(draw_below(20) ? 19 : 20)];
+    uint32_t key = 1 + draw_below(draw_below(9) ? 3 : KEY_MAX), n = 1 + draw_below(4);
+    for (uint32_t i = 0; i < 1024; i++) {
+        message[i] = (uint8_t)('a' + draw_below(4));
     }
-#define BODY(type, extra, ...) (*(struct type *)message = (struct type){__VA_ARGS__}, bytes = (uint32_t)(sizeof(struct type) + (extra)))
-    switch (op) {
-    case MSG_GRANT: BODY(msg_grant, 0, .size = object.size, .count = n); break;
-    case MSG_PUT: BODY(msg_put, key, .object = object, .want = n - 1, .token = known[draw_below(TOKENS)]); break;
-    case MSG_CREATE: BODY(msg_create, key, .object = object); break;
-    case MSG_SEAL: BODY(msg_seal, n * sizeof(struct msg_member), .count = n); break;
-    case MSG_ABORT:
-    case MSG_RESUME: BODY(msg_tokens, n * sizeof(struct msg_token), .count = n); break;
-    case MSG_REMOVE:
-    case MSG_STAT:
-    case MSG_FIND: BODY(msg_key, key, .key_size = key); break;
-    case MSG_HOLD:
-    case MSG_DROP: BODY(msg_hold, key + n, .key_size = key, .label_size = (uint16_t)n); break;
-    case MSG_LIST: BODY(msg_list, key, .max = n * 100, .prefix_size = key); break;
-    case MSG_NAMESPACE: BODY(msg_namespace, 1, .name_size = 1); break;
-    case MSG_GROW: BODY(msg_grow, 0, .entries = n * PINS_SEGMENT); break;
-    case MSG_QUERY: BODY(msg_query, 0, .what = draw_below(QUERY_KINDS)); break;
-    default: break;
-    }
-#undef BODY
-    uint32_t fixed = op == MSG_SEAL ? sizeof(struct msg_seal) : sizeof(struct msg_tokens);
-    uint32_t each = op == MSG_SEAL ? sizeof(struct msg_member) : sizeof(struct msg_token);
-    for (uint32_t i = 0; (op == MSG_SEAL || op == MSG_ABORT || op == MSG_RESUME) && i < n; i++) {
-        memcpy(message + fixed + i * each, &known[draw_below(TOKENS)], sizeof(struct msg_token));
+    uint32_t bytes = body(op, (uint16_t)key, n);
+    if (op == MSG_SEAL || op == MSG_ABORT || op == MSG_RESUME) {
+        fill_tokens(op, n);
     }
     m->bytes = bytes;
     m->op = op;
@@ -229,7 +255,8 @@ static void read_replies(struct ring_end *in)
         const struct msg_reply *r = (const struct msg_reply *)reply;
         bool gives = r->head.op == MSG_GRANT || r->head.op == MSG_PUT || r->head.op == MSG_CREATE;
         for (uint32_t i = 0; gives && r->status == 0 && i < r->count; i++) {
-            memcpy(&known[n_known++ % TOKENS], reply + sizeof *r + i * sizeof(struct msg_token), sizeof(struct msg_token));
+            memcpy(&known[n_known++ % TOKENS], reply + sizeof *r + i * sizeof(struct msg_token),
+                   sizeof(struct msg_token));
         }
     }
 }

@@ -316,8 +316,10 @@ int main(void)
     stop = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     work = (_Atomic long *)(stop + 16);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_restarts_under_live_clients), cmocka_unit_test(test_unfinished_put_survives),
-        cmocka_unit_test(test_stopped_writer_keeps_its_slot), cmocka_unit_test(test_fork),
+        cmocka_unit_test(test_restarts_under_live_clients),
+        cmocka_unit_test(test_unfinished_put_survives),
+        cmocka_unit_test(test_stopped_writer_keeps_its_slot),
+        cmocka_unit_test(test_fork),
         cmocka_unit_test(test_pid_namespace),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

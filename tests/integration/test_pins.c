@@ -284,7 +284,8 @@ static void test_pins_outlive_descriptors(void **state)
     daemon_end(&d);
 }
 
-/* A hang-up is a reason to look, not proof: pins and drafts of a client that lost its socket are there when it is back. */
+/* A hang-up is a reason to look, not proof: pins and drafts of a client that lost its socket are there when it is back.
+ */
 static void test_a_lost_socket_is_made_again(void **state)
 {
     (void)state;
@@ -312,8 +313,8 @@ static void test_a_lost_socket_is_made_again(void **state)
     daemon_end(&d);
 }
 
-/* A client whose ring makes no sense gives its connection up, of which the node knows nothing yet: before its first request
- * not even from the ring.
+/* A client whose ring makes no sense gives its connection up, of which the node knows nothing yet: before its first
+ * request not even from the ring.
  */
 static void test_a_spoilt_ring_is_made_again(void **state)
 {
@@ -343,12 +344,9 @@ int main(void)
 {
     draw_seed();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_pin_far_out_counts),
-        cmocka_unit_test(test_a_full_table_says_so),
-        cmocka_unit_test(test_any_thread_releases_any_view),
-        cmocka_unit_test(test_pins_outlive_descriptors),
-        cmocka_unit_test(test_a_lost_socket_is_made_again),
-        cmocka_unit_test(test_a_spoilt_ring_is_made_again),
+        cmocka_unit_test(test_a_pin_far_out_counts),         cmocka_unit_test(test_a_full_table_says_so),
+        cmocka_unit_test(test_any_thread_releases_any_view), cmocka_unit_test(test_pins_outlive_descriptors),
+        cmocka_unit_test(test_a_lost_socket_is_made_again),  cmocka_unit_test(test_a_spoilt_ring_is_made_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,15 +18,15 @@ char child_hear(void);
 /* In the parent. hear: 0 when the child has ended. */
 char parent_hear(struct child *c, int timeout_ms);
 void parent_tell(struct child *c, char what);
-int child_wait(struct child *c); /* exit code, or 128 + signal */
+int child_wait(struct child *c);  /* exit code, or 128 + signal */
 void child_kill(struct child *c); /* SIGKILL, reaped */
 
 /* In a child, where cmocka's assertions can't be used: says what failed and exits. */
-#define CHECK(condition) \
-    do { \
-        if (!(condition)) { \
+#define CHECK(condition)                                  \
+    do {                                                  \
+        if (!(condition)) {                               \
             child_failed(__FILE__, __LINE__, #condition); \
-        } \
+        }                                                 \
     } while (0)
 _Noreturn void child_failed(const char *file, int line, const char *what);
 

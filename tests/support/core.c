@@ -54,8 +54,11 @@ static void carry_out(struct core *c, const struct node_command *k, uint32_t *sc
         *slots = malloc(k->n_slots * sizeof **slots);
         memcpy(*slots, k->slots, k->n_slots * sizeof **slots);
         break;
-    case CMD_CLOSED: c->closed++; break;
-    default: break;
+    case CMD_CLOSED:
+        c->closed++;
+        break;
+    default:
+        break;
     }
 }
 
@@ -130,8 +133,12 @@ void core_open(struct core *c, uint64_t pool, void (*options)(struct core *c))
     snprintf(c->dir, sizeof c->dir, "/dev/shm/berth-core-XXXXXX");
     assert_non_null(mkdtemp(c->dir));
     uint32_t headers = (uint32_t)(pool / PAGE_BYTES);
-    c->super = (struct slots_super){.pool_bytes = pool, .mr_bytes = 1u << 30, .n_units = (uint32_t)(pool / UNIT_BYTES),
-                                    .max_headers = headers, .hash_seed = 42, .region_id = 7};
+    c->super = (struct slots_super){.pool_bytes = pool,
+                                    .mr_bytes = 1u << 30,
+                                    .n_units = (uint32_t)(pool / UNIT_BYTES),
+                                    .max_headers = headers,
+                                    .hash_seed = 42,
+                                    .region_id = 7};
     c->headers = reserve((size_t)headers * sizeof *c->headers);
     c->slabs = reserve((size_t)c->super.n_units * sizeof *c->slabs);
     c->lookup_bytes = lookup_bytes(headers);
@@ -145,10 +152,20 @@ void core_open(struct core *c, uint64_t pool, void (*options)(struct core *c))
     c->lookup.tails = c->tails;
     c->lookup.n_tails = 65536;
     c->pinned = calloc(headers, 1);
-    c->config = (struct node_config){.super = &c->super, .headers = c->headers, .dir = c->slabs, .lookup = &c->lookup,
-                                     .tails = c->tails, .n_tails = 65536, .grow_headers = grow_any, .grow_tails = grow_any,
-                                     .high_bytes = pool, .low_bytes = pool, .policy = "lru", .quarantine_ns = 1000000000,
-                                     .draft_quota = pool, .first = true};
+    c->config = (struct node_config){.super = &c->super,
+                                     .headers = c->headers,
+                                     .dir = c->slabs,
+                                     .lookup = &c->lookup,
+                                     .tails = c->tails,
+                                     .n_tails = 65536,
+                                     .grow_headers = grow_any,
+                                     .grow_tails = grow_any,
+                                     .high_bytes = pool,
+                                     .low_bytes = pool,
+                                     .policy = "lru",
+                                     .quarantine_ns = 1000000000,
+                                     .draft_quota = pool,
+                                     .first = true};
     open_index(c);
     if (options) {
         options(c);
@@ -245,7 +262,8 @@ int core_grant(struct core *c, uint64_t session, uint32_t size, struct msg_token
     return status_of(r);
 }
 
-int core_put_token(struct core *c, uint64_t session, const struct msg_token *t, const char *key, uint32_t size, uint32_t ns)
+int core_put_token(struct core *c, uint64_t session, const struct msg_token *t, const char *key, uint32_t size,
+                   uint32_t ns)
 {
     uint32_t n = (uint32_t)strlen(key);
     struct msg_put *m = (struct msg_put *)core_message(c, MSG_PUT, (uint32_t)sizeof *m + n);
@@ -277,7 +295,8 @@ int core_create(struct core *c, uint64_t session, const char *key, uint32_t size
 
 int core_seal(struct core *c, uint64_t session, const struct msg_token *t, uint32_t n)
 {
-    struct msg_seal *m = (struct msg_seal *)core_message(c, MSG_SEAL, (uint32_t)(sizeof *m + n * sizeof(struct msg_member)));
+    struct msg_seal *m =
+        (struct msg_seal *)core_message(c, MSG_SEAL, (uint32_t)(sizeof *m + n * sizeof(struct msg_member)));
     m->count = n;
     for (uint32_t i = 0; i < n; i++) {
         ((struct msg_member *)(m + 1))[i] = (struct msg_member){.token = t[i], .checksum = 99};
@@ -328,7 +347,8 @@ void core_check(struct core *c)
         struct node_status st;
         struct check_result result;
         node_status(c->node, &st);
-        assert_int_equal(check_region(&lmdb_ops, c->index, &c->lookup, st.slabs.headers_used, report, NULL, &result), 0);
+        assert_int_equal(check_region(&lmdb_ops, c->index, &c->lookup, st.slabs.headers_used, report, NULL, &result),
+                         0);
         assert_int_equal(result.differences, 0);
     }
 }

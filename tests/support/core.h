@@ -1,4 +1,5 @@
-/* core.h: one node core in a test: real index, memory of the test's own, and a shell that carries commands out at once. */
+/* core.h: one node core in a test: real index, memory of the test's own, and a shell that carries commands out at once.
+ */
 #ifndef BERTH_TESTS_CORE_H
 #define BERTH_TESTS_CORE_H
 
@@ -23,8 +24,8 @@ struct core {
     struct lookup lookup;
     uint8_t *tails;
     struct lmdb_index *index;
-    uint8_t *pinned;  /* by slot: what a scan answers */
-    int fail_commits; /* so many commits answer -ENOSPC */
+    uint8_t *pinned;   /* by slot: what a scan answers */
+    int fail_commits;  /* so many commits answer -ENOSPC */
     bool hold_commits; /* commits wait until core_commit */
     struct batch *flying;
     uint64_t next_id;
@@ -53,7 +54,8 @@ struct msg_head *core_message(struct core *c, uint16_t op, uint32_t bytes); /* z
 /* Whole operations; status of the reply, or 1000 if none came. */
 int core_put(struct core *c, uint64_t session, const char *key, uint32_t size, uint32_t ns);
 int core_grant(struct core *c, uint64_t session, uint32_t size, struct msg_token *out);
-int core_put_token(struct core *c, uint64_t session, const struct msg_token *t, const char *key, uint32_t size, uint32_t ns);
+int core_put_token(struct core *c, uint64_t session, const struct msg_token *t, const char *key, uint32_t size,
+                   uint32_t ns);
 int core_create(struct core *c, uint64_t session, const char *key, uint32_t size, uint32_t ns, struct msg_token *out);
 int core_seal(struct core *c, uint64_t session, const struct msg_token *t, uint32_t n);
 int core_key(struct core *c, uint64_t session, uint16_t op, const char *key, uint32_t ns);

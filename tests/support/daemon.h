@@ -9,13 +9,13 @@
 
 struct daemon {
     pid_t pid;
-    char dir[64];      /* holds region and socket */
-    char node[128];    /* unix:.. for berth_open */
+    char dir[64];   /* holds region and socket */
+    char node[128]; /* unix:.. for berth_open */
     char region[96];
     char socket[96];
     const char *extra[24]; /* flags, NULL-terminated */
-    int log;           /* its stderr */
-    char text[1 << 16]; /* what was read of it */
+    int log;               /* its stderr */
+    char text[1 << 16];    /* what was read of it */
     size_t text_size;
 };
 
@@ -25,7 +25,7 @@ void daemon_start(struct daemon *d, const char *const *extra);
 void daemon_again(struct daemon *d);
 /* As daemon_again, but it may refuse: its exit code, or 0 when it is ready. */
 int daemon_try(struct daemon *d);
-int daemon_stop(struct daemon *d); /* SIGTERM; the exit code */
+int daemon_stop(struct daemon *d);  /* SIGTERM; the exit code */
 void daemon_kill(struct daemon *d); /* SIGKILL, reaped */
 void daemon_end(struct daemon *d);  /* stops if it runs, removes the directory */
 /* Waits until the log has this text, at most so long. */

@@ -68,8 +68,8 @@ static bool has_worked(void *arg)
 static bool nothing_is_left(void *arg)
 {
     (void)arg;
-    return daemon_number(watcher, "slots.drafts") <= 1 && daemon_number(watcher, "slots.retired") <= 2
-           && daemon_number(watcher, "node.attached") == 2;
+    return daemon_number(watcher, "slots.drafts") <= 1 && daemon_number(watcher, "slots.retired") <= 2 &&
+           daemon_number(watcher, "node.attached") == 2;
 }
 
 void bystander_works(void)

@@ -6,8 +6,8 @@
 
 #include <stdbool.h>
 
-/* Fixtures of a group: the node at hand_path, and the bystander, which puts, reads, verifies and removes without end. After
- * the last test it must have met no error, and the pool must hold sealed objects only. */
+/* Fixtures of a group: the node at hand_path, and the bystander, which puts, reads, verifies and removes without end.
+ * After the last test it must have met no error, and the pool must hold sealed objects only. */
 int hostile_setup(void **unused);
 int hostile_teardown(void **unused);
 

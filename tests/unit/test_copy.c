@@ -197,8 +197,8 @@ static void run_pair(struct pair *p)
     free(p->payload);
 }
 
-/* The seal may not overtake the payload. Without the fence it does, on machines whose stores past the cache linger; that the
- * reader can see it at all is what gives the first half of this test its meaning. */
+/* The seal may not overtake the payload. Without the fence it does, on machines whose stores past the cache linger;
+ * that the reader can see it at all is what gives the first half of this test its meaning. */
 static void fence_holds_the_seal_back(void **state)
 {
     (void)state;

@@ -24,7 +24,8 @@ static uint32_t oldest(const struct model *m, uint32_t pages)
 {
     uint32_t best = SLOT_NONE;
     for (uint32_t i = 0; i < SLOTS; i++) {
-        if (m->stamp[i] && (pages == 0 || m->pages[i] == pages) && (best == SLOT_NONE || m->stamp[i] < m->stamp[best])) {
+        if (m->stamp[i] && (pages == 0 || m->pages[i] == pages) &&
+            (best == SLOT_NONE || m->stamp[i] < m->stamp[best])) {
             best = i;
         }
     }

@@ -1,5 +1,5 @@
-/* A full index (case A4): puts are refused whole, deletes always work, every committed object survives restarts and other
- * map sizes. */
+/* A full index (case A4): puts are refused whole, deletes always work, every committed object survives restarts and
+ * other map sizes. */
 #include "tests/support/draw.h"
 #include "tests/support/index_dir.h"
 

@@ -154,7 +154,8 @@ static void flags_and_deadlines(void **state)
     }
 }
 
-/* A name is text wherever it is kept: a byte that ends it, or that is special in settings, would make it another one. */
+/* A name is text wherever it is kept: a byte that ends it, or that is special in settings, would make it another one.
+ */
 static void names_are_text(void **state)
 {
     (void)state;

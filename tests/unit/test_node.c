@@ -297,11 +297,16 @@ static void test_restart_keeps_what_lives(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_put_keeps_and_replaces), cmocka_unit_test(test_group),
-        cmocka_unit_test(test_remove_and_hold),        cmocka_unit_test(test_hold_passes_to_the_new_version),
-        cmocka_unit_test(test_small_objects_make_room), cmocka_unit_test(test_pinned_pool_refuses_with_figures),
-        cmocka_unit_test(test_watermark_evicts_the_oldest), cmocka_unit_test(test_pending_key_stalls),
-        cmocka_unit_test(test_death_and_quarantine),   cmocka_unit_test(test_restart_keeps_what_lives),
+        cmocka_unit_test(test_put_keeps_and_replaces),
+        cmocka_unit_test(test_group),
+        cmocka_unit_test(test_remove_and_hold),
+        cmocka_unit_test(test_hold_passes_to_the_new_version),
+        cmocka_unit_test(test_small_objects_make_room),
+        cmocka_unit_test(test_pinned_pool_refuses_with_figures),
+        cmocka_unit_test(test_watermark_evicts_the_oldest),
+        cmocka_unit_test(test_pending_key_stalls),
+        cmocka_unit_test(test_death_and_quarantine),
+        cmocka_unit_test(test_restart_keeps_what_lives),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* The pin table and the lock-free read over a table, headers and a pin file in plain memory, without a node: what a get finds,
- * and what it does while slots are retired and used again under it. */
+/* The pin table and the lock-free read over a table, headers and a pin file in plain memory, without a node: what a get
+ * finds, and what it does while slots are retired and used again under it. */
 #include "store/find.h"
 #include "store/read.h"
 
@@ -352,7 +352,8 @@ static bool node_sees_pin(uint32_t slot)
     return false;
 }
 
-/* What the node does with a slot, without an index: out of lookup, RETIRED, fence, scan, FREE, and a new object in it. */
+/* What the node does with a slot, without an index: out of lookup, RETIRED, fence, scan, FREE, and a new object in it.
+ */
 static void reuse(uint32_t slot, uint64_t *owner)
 {
     uint64_t old = owner[slot], name = (uint64_t)(rand() % (int)NAMES);

@@ -47,8 +47,8 @@ static void next_keys(struct reader *r, unsigned n)
         r->key[i] = next_key(r);
 }
 
-/* Keys that were made before, as an application has them: one that is put together in the call is written by 8 bytes and
- * copied by 16, and the processor then waits until those stores have left it, about 20 ns. */
+/* Keys that were made before, as an application has them: one that is put together in the call is written by 8 bytes
+ * and copied by 16, and the processor then waits until those stores have left it, about 20 ns. */
 int reader_get(struct reader *r, unsigned n)
 {
     struct berth_view v;
