@@ -9,7 +9,12 @@
 /* Nothing needs to be copied for a key that will be kept anyway. */
 static bool kept_already(struct berth *b, const struct berth_key *key)
 {
-    return client_keeps(b, key->ns) && read_there(b, thread_self(), key);
+    struct client_thread *t = thread_self();
+    bool kept = client_keeps(b, key->ns) && read_there(b, t, key);
+    if (kept) {
+        stat_add(b, t, LANE_KEPT, 1);
+    }
+    return kept;
 }
 
 static int ask_grant(struct berth *b, uint32_t pages, size_t size, uint32_t count, int64_t deadline,
@@ -43,7 +48,7 @@ static int get_grant(struct berth *b, size_t size, int64_t deadline, struct msg_
         uint32_t count = have ? 0 : grant_ask(b, pages);
         pthread_mutex_unlock(&b->lock);
         int rc = have ? 0 : ask_grant(b, pages, size, count, deadline, out);
-        if (rc != BERTH_EFULL || again) {
+        if ((rc != BERTH_EFULL && rc != BERTH_EQUOTA) || again) {
             return rc;
         }
         pthread_mutex_lock(&b->lock);
@@ -111,6 +116,7 @@ int berth_create(struct berth *b, struct berth_key key, size_t size, const struc
     if (!d) {
         return berth_fail(-EINVAL, "no place for the draft was given");
     }
+    *d = (struct berth_draft){.status = BERTH_KEPT}; /* no draft yet: abort passes it over, a write through it faults */
     if (kept_already(b, &key)) {
         return BERTH_KEPT;
     }
@@ -122,7 +128,7 @@ int berth_create(struct berth *b, struct berth_key key, size_t size, const struc
             return berth_fail_plain(-ENOMEM);
         }
         rc = call_run(b, c, &r, build_take_created, &created);
-        if (rc != BERTH_EFULL || again) {
+        if ((rc != BERTH_EFULL && rc != BERTH_EQUOTA) || again) {
             break;
         }
         pthread_mutex_lock(&b->lock);

@@ -50,7 +50,7 @@ extern "C" {
     X(BERTH_EFORKED, 4101, "the handle was made by the parent process: open one after fork")                  \
     X(BERTH_ESTALE, 4102, "the draft is no longer this client's: create it again")                            \
     X(BERTH_EPINS, 4103, "the pin table is full: release views, or attach a second handle")                   \
-    X(BERTH_EQUOTA, 4104, "over the quota of pinned bytes: release views first")                              \
+    X(BERTH_EQUOTA, 4104, "over the quota of pinned or unsealed bytes: release views, seal or abort drafts")  \
     X(BERTH_EREADONLY, 4105, "another user's node is read-only for this process: run as the node's user")     \
     X(BERTH_ELINEAGE, 4106, "the object was made by another model or layout: its lineage tag differs")        \
     X(BERTH_EVERSION, 4107, "the object has another version than expected")                                   \
@@ -59,7 +59,7 @@ extern "C" {
     X(BERTH_EUNKNOWN, 4110, "the node restarted before it answered: the effect may or may not have happened") \
     X(BERTH_ERESTART, 4111, "the node came back with another pool: close the handle and open it again")       \
     X(BERTH_EHASH, 4112, "the key's hash belongs to another key: choose another key")                         \
-    X(BERTH_EGROUP, 4113, "the keys could not be read from one group: they keep being replaced")              \
+    X(BERTH_EGROUP, 4113, "the keys are not of one seal: seal them together, or read without SAME_GROUP")     \
     X(BERTH_EHOLDS, 4114, "the object has as many holds as it can: drop some first")                          \
     X(BERTH_EBUSY_RING, 4115, "the queue is full: reap completions first")
 
@@ -157,8 +157,9 @@ struct berth_put_opts {
 };
 
 /* Opens a node: "embedded:?pool=256MiB" (a node on a thread of this process, over a region of its own; settings as for
- * berthd, separated by &), "unix:PATH", or NULL: $BERTH_NODE, else unix:$XDG_RUNTIME_DIR/berth.sock, else
- * unix:/run/berth/berth.sock. "tcp://" and "verbs://" are names of later versions. opts may be NULL. *b is the caller's
+ * berthd, separated by &), "unix:PATH", or NULL: $BERTH_NODE, else the first that answers of
+ * unix:$XDG_RUNTIME_DIR/berth.sock, unix:/run/berth/berth.sock and unix:/tmp/berth-UID/berth.sock (whose directory has
+ * to be this user's alone). "tcp://" and "verbs://" are names of later versions. opts may be NULL. *b is the caller's
  * until berth_close. Any thread.
  * Errors: -EINVAL (name or option), BERTH_ENODE, -EACCES, BERTH_EFORMAT, -ENOMEM, -EOPNOTSUPP; embedded also what
  * berthd refuses to start with (-ENOSPC: no room for the pool). berth_error(NULL, ..) has the sentence. */
@@ -177,13 +178,15 @@ BERTH_API int berth_namespace(struct berth *b, const char *name, uint32_t *ns);
  * size 0. Where the key exists it is kept (BERTH_KEPT), unless its namespace is replaceable: then readers go over to
  * the new bytes at once and views of the old stay. Returns 0 or BERTH_KEPT.
  * Errors: -EINVAL, -E2BIG (larger than any object can be; the sentence says the limit), BERTH_EFULL (figures: asked,
- * free, largest, pinned), BERTH_EINDEXFULL, BERTH_EREADONLY, BERTH_EHASH, BERTH_ENODE, -ETIMEDOUT (deadline). */
+ * free, largest, pinned), BERTH_EQUOTA (figures: asked, quota, had), BERTH_EINDEXFULL, BERTH_EREADONLY, BERTH_EHASH,
+ * BERTH_ENODE, -ETIMEDOUT (deadline). */
 BERTH_API int berth_put(struct berth *b, struct berth_key key, const void *data, size_t size,
                         const struct berth_put_opts *opts);
 
 /* Reserves a slot under a key for the caller to fill. Nobody sees the key before berth_seal. Returns 0, or BERTH_KEPT
- * where the key exists in a namespace that is not replaceable: then there is no draft. Two creators of one key do not
- * disturb each other; the first to seal wins. d is the caller's storage. Errors as berth_put. */
+ * where the key exists in a namespace that is not replaceable: then there is no draft, and d->data is NULL. Two
+ * creators of one key do not disturb each other; the first to seal wins. d is the caller's storage. Errors as
+ * berth_put. */
 BERTH_API int berth_create(struct berth *b, struct berth_key key, size_t size, const struct berth_put_opts *opts,
                            struct berth_draft *d);
 

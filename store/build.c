@@ -47,7 +47,7 @@ int build_check_put(const struct berth *b, const struct berth_key *key, size_t s
     }
     if (size > b->object_max) {
         uint64_t figure[4] = {b->object_max};
-        berth_fail(-E2BIG, "an object of %zu bytes: this node takes at most %llu", size,
+        berth_fail(-E2BIG, "an object of %zu bytes: objects of this node have at most %llu", size,
                    (unsigned long long)b->object_max);
         berth_fail_figures(figure);
         return -E2BIG;

@@ -4,6 +4,7 @@
 #include "store/map.h"
 #include "store/pin.h"
 #include "store/shell/server.h"
+#include "store/where.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -19,7 +20,6 @@
 #define DETACH_NS INT64_C(1000000000)
 /* In words; away from the start of a page, where the hot stores of a get may be (see thread.c). */
 #define LIFE_OFFSET 500u
-#define LAST_SOCKET "/run/berth/berth.sock"
 
 int64_t client_now(void)
 {
@@ -63,19 +63,58 @@ bool client_keeps(const struct berth *b, uint32_t ns)
     return ns == 0;
 }
 
+/* Bytes for a sentence, in the unit that shows them best. */
+static const char *bytes_text(char out[24], uint64_t bytes)
+{
+    static const char *const unit[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
+    unsigned i = 0;
+    double v = (double)bytes;
+    for (; v >= 1024 && i < 4; i++) {
+        v /= 1024;
+    }
+    snprintf(out, 24, i ? "%.1f %s" : "%.0f %s", v, unit[i]);
+    return out;
+}
+
+static void fail_full(const struct call_result *r, const uint64_t figure[4])
+{
+    char t[4][24];
+    for (unsigned i = 0; i < 4; i++) {
+        bytes_text(t[i], figure[i]);
+    }
+    berth_fail(
+        r->status,
+        "%s: %s asked, %s free, %s in one piece, %s in use by readers; release views, drop holds, or enlarge the "
+        "pool",
+        r->status == BERTH_EFULL ? "the pool has no room" : "no room came before the deadline", t[0], t[1], t[2], t[3]);
+}
+
+static void fail_quota(const uint64_t figure[4])
+{
+    char t[3][24];
+    berth_fail(
+        BERTH_EQUOTA,
+        "%s more would be over the %s that one client may have unsealed, and it has %s: seal or abort drafts, or "
+        "raise draft-quota",
+        bytes_text(t[0], figure[0]), bytes_text(t[1], figure[1]), bytes_text(t[2], figure[2]));
+}
+
 int client_fail_reply(const struct call_result *r)
 {
     uint64_t figure[4] = {r->reply.counter, r->reply.region, r->reply.figure[0], r->reply.figure[1]};
-    if (r->status == BERTH_EFULL) {
-        berth_fail(r->status,
-                   "the pool has no room for %llu bytes: %llu are free, %llu in one piece, %llu are in use by readers; "
-                   "release views, drop holds, or enlarge the pool",
-                   (unsigned long long)figure[0], (unsigned long long)figure[1], (unsigned long long)figure[2],
-                   (unsigned long long)figure[3]);
-        berth_fail_figures(figure);
-        return r->status;
+    if (r->status == BERTH_EFULL || (r->status == -ETIMEDOUT && figure[0])) {
+        fail_full(r, figure);
+    } else if (r->status == BERTH_EQUOTA && figure[1]) {
+        fail_quota(figure);
+    } else if (r->status == -ENOENT && r->reply.head.op == MSG_DROP && figure[0]) {
+        return berth_fail(-ENOENT, "the key has no hold of this label: see its holds with stat");
+    } else if (r->status == -EINVAL && r->reply.head.op == MSG_SEAL) {
+        return berth_fail(-EINVAL, "two drafts of the group have the same key, or are the same draft");
+    } else {
+        return berth_fail_plain(r->status);
     }
-    return berth_fail_plain(r->status);
+    berth_fail_figures(figure);
+    return r->status;
 }
 
 /* ---- open ---- */
@@ -212,17 +251,24 @@ static int connect_path(struct berth *b, const char *path)
 
 static int connect_default(struct berth *b)
 {
-    const char *dir = getenv("XDG_RUNTIME_DIR");
-    if (dir && *dir) {
-        char path[sizeof b->path];
-        if (snprintf(path, sizeof path, "%s/berth.sock", dir) < (int)sizeof path) {
-            int fd = connect_path(b, path);
-            if (fd >= 0 || fd == -EACCES) {
-                return fd;
-            }
+    char list[WHERE_SOCKETS][WHERE_PATH];
+    const char *denied = NULL;
+    unsigned n = where_sockets(list);
+    for (unsigned i = 0; i < n; i++) {
+        int fd = where_trusted(list[i]) ? attach_connect(list[i]) : -ENOENT;
+        if (fd >= 0) {
+            snprintf(b->path, sizeof b->path, "%s", list[i]);
+            return fd;
+        }
+        if (!denied && (fd == -EACCES || fd == -EPERM)) {
+            denied = list[i];
         }
     }
-    return connect_path(b, LAST_SOCKET);
+    if (denied) {
+        return connect_path(b, denied);
+    }
+    return berth_fail(BERTH_ENODE, "no node at '%s'%s%s%s or '%s': start berthd, or name another with -n or $BERTH_NODE",
+                      list[0], n > 2 ? ", '" : "", n > 2 ? list[1] : "", n > 2 ? "'" : "", list[n - 1]);
 }
 
 static int start_embedded(struct berth *b, const char *settings)

@@ -145,6 +145,7 @@ enum lane_counter {
     LANE_PUT_BYTES,
     LANE_COPY_NS, /* time in those copies */
     LANE_SAMPLES, /* gets timed, one in 1,024 */
+    LANE_KEPT,    /* puts and creates whose key was there already: the node never heard of them */
     LANE_COUNTERS = 16
 };
 

@@ -3,6 +3,7 @@
  * A sparse file on a full tmpfs is a SIGBUS at some later put, so every page is allocated and populated here, or the
  * start fails with what is missing. The file gets its size last: a file of the full size is a whole one.
  */
+#include "store/amount.h"
 #include "store/berth.h"
 #include "store/layout.h"
 #include "store/map.h"
@@ -21,11 +22,6 @@
 #include <unistd.h>
 
 #define ALLOCATE_STEP (1ll << 30) /* between two chances of a signal to be noticed, and of progress */
-
-static double gib(uint64_t bytes)
-{
-    return (double)bytes / (double)(1u << 30);
-}
 
 static int refuse(int error, char *why, size_t size, const char *format, ...) __attribute__((format(printf, 4, 5)));
 
@@ -47,10 +43,11 @@ static int check_space(int fd, const char *path, uint64_t bytes, char *why, size
     uint64_t left = (uint64_t)fs.f_bavail * fs.f_frsize;
     if (left >= bytes)
         return 0;
+    char need[AMOUNT_SIZE], there[AMOUNT_SIZE];
     return refuse(-ENOSPC, why, why_size,
-                  "the pool needs %.2f GiB, %.2f GiB free at '%s': make the pool smaller, or the file system larger "
+                  "the pool needs %s, %s free at '%s': make the pool smaller, or the file system larger "
                   "(mount -o remount,size=)",
-                  gib(bytes), gib(left), path);
+                  amount(bytes, need), amount(left, there), path);
 }
 
 static int refuse_errno(const char *what, const char *path, char *why, size_t why_size)
@@ -61,6 +58,7 @@ static int refuse_errno(const char *what, const char *path, char *why, size_t wh
 
 static int allocate(int fd, const char *path, uint64_t bytes, char *why, size_t why_size)
 {
+    char size[AMOUNT_SIZE];
     int short_of = check_space(fd, path, bytes, why, why_size);
     if (short_of != 0)
         return short_of;
@@ -72,9 +70,9 @@ static int allocate(int fd, const char *path, uint64_t bytes, char *why, size_t 
         while (e == EINTR);
         if (e != 0)
             return refuse(-e, why, why_size,
-                          "can't allocate the %.2f GiB of '%s': %s: make the pool smaller, or choose a "
+                          "can't allocate the %s of '%s': %s: make the pool smaller, or choose a "
                           "directory on a tmpfs with more room",
-                          gib(bytes), path, strerror(e));
+                          amount(bytes, size), path, strerror(e));
     }
     return ftruncate(fd, (off_t)bytes) == 0 ? 0 : refuse_errno("size", path, why, why_size);
 }
@@ -92,6 +90,7 @@ static int open_whole(int *out, const char *path, uint64_t bytes, int *made, cha
     if (fd < 0)
         return refuse_errno("open", path, why, why_size);
     struct stat st;
+    char has[AMOUNT_SIZE], wants[AMOUNT_SIZE];
     int e;
     if (fstat(fd, &st) != 0)
         e = refuse_errno("stat", path, why, why_size);
@@ -100,8 +99,8 @@ static int open_whole(int *out, const char *path, uint64_t bytes, int *made, cha
     else if ((uint64_t)st.st_size == bytes)
         e = 1;
     else if (st.st_size != 0)
-        e = refuse(-EINVAL, why, why_size, "'%s' has %.2f GiB, not %.2f: set the old pool size, or remove the region",
-                   path, gib((uint64_t)st.st_size), gib(bytes));
+        e = refuse(-EINVAL, why, why_size, "'%s' has %s, not %.2f: set the old pool size, or remove the region",
+                   path, amount((uint64_t)st.st_size, has), amount(bytes, wants));
     else {
         *made = 1; /* empty: what an interrupted start left */
         e = allocate(fd, path, bytes, why, why_size);
@@ -120,14 +119,15 @@ static int lock_pool(void *base, uint64_t bytes, enum mem_lock lock, char *why, 
         return 0;
     int e = errno;
     struct rlimit limit = {0};
+    char size[AMOUNT_SIZE], most[AMOUNT_SIZE];
     getrlimit(RLIMIT_MEMLOCK, &limit);
     if (e == EAGAIN)
         return refuse(lock == MEM_LOCK_REQUIRED ? -ENOMEM : 0, why, why_size,
-                      "the pool's %.2f GiB are not locked: some pages can't be had: free memory", gib(bytes));
+                      "the pool's %s are not locked: some pages can't be had: free memory", amount(bytes, size));
     return refuse(lock == MEM_LOCK_REQUIRED ? -EPERM : 0, why, why_size,
-                  "the pool's %.2f GiB are not locked, the memlock limit is %.2f GiB: raise it (LimitMEMLOCK=infinity, "
+                  "the pool's %s are not locked, the memlock limit is %s: raise it (LimitMEMLOCK=infinity, "
                   "ulimit -l unlimited) or give CAP_IPC_LOCK",
-                  gib(bytes), gib(limit.rlim_cur));
+                  amount(bytes, size), amount(limit.rlim_cur, most));
 }
 
 static int populate_pool(void *base, const char *path, uint64_t bytes, unsigned threads,
@@ -136,9 +136,10 @@ static int populate_pool(void *base, const char *path, uint64_t bytes, unsigned 
     int e = populate(base, bytes, threads, progress);
     if (e == 0)
         return 0;
+    char size[AMOUNT_SIZE];
     return refuse(e == -EFAULT ? -ENOMEM : e, why, why_size,
-                  "can't have all of the %.2f GiB of '%s' in memory: %s: make the pool smaller, or free memory",
-                  gib(bytes), path, strerror(-e));
+                  "can't have all of the %s of '%s' in memory: %s: make the pool smaller, or free memory",
+                  amount(bytes, size), path, strerror(-e));
 }
 
 static int host_reserve(struct mem_pool *p, const char *path, uint64_t bytes, enum mem_lock lock, unsigned threads,

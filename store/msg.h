@@ -168,11 +168,13 @@ struct msg_query {
 /* Every reply is this, then what the operation adds. */
 struct msg_reply {
     struct msg_head head;
-    int32_t status;     /* 0 or a positive count, or a negative error of berth.h */
-    uint32_t count;     /* items behind */
-    uint64_t counter;   /* version; or figures[0] */
-    uint64_t region;    /* version; or figures[1] */
-    uint64_t figure[2]; /* BERTH_EFULL: asked, free, largest, pinned in counter, region, figure[0], figure[1] */
+    int32_t status;   /* 0 or a positive count, or a negative error of berth.h */
+    uint32_t count;   /* items behind */
+    uint64_t counter; /* version; or figures[0] */
+    uint64_t region;  /* version; or figures[1] */
+    uint64_t figure
+        [2]; /* BERTH_EFULL, and -ETIMEDOUT for lack of room: asked, free, largest, pinned in counter, region, figure[0],
+                           figure[1]; BERTH_EQUOTA of a draft: asked, quota, had in the first three */
 };
 _Static_assert(sizeof(struct msg_reply) == 72, "reply");
 
@@ -180,6 +182,7 @@ _Static_assert(sizeof(struct msg_reply) == 72, "reply");
 
 /* GRANT, CREATE, PUT: struct msg_token[count]; figure[0] is the capacity of each in bytes.
  * SEAL: uint8_t kept[(n + 7) / 8], bit set where the key existed and was kept; count = n; status = how many were kept.
+ * DROP, -ENOENT: counter is 1 where the key is there and only the label is not.
  * STAT: struct msg_stat, key, then holds as msg_stat_hold + label; LIST: struct msg_stat + key each, padded to 8.
  * FIND: one msg_token. NAMESPACE: status = flags, counter = id. GROW: counter = entries acknowledged.
  * QUERY: text; figure[0] = its whole length. */

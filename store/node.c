@@ -180,8 +180,8 @@ void refuse(struct node *n, uint64_t session, const struct msg_head *head, int32
 /* A client's stamp is its own claim: only a plausible one counts. */
 static int64_t since_stamp(const struct node *n, const struct msg_head *head)
 {
-    int64_t ns = n->now.mono - (int64_t)head->stamp;
-    return head->stamp && ns >= 0 && ns < INT64_C(3600000000000) ? ns : -1;
+    uint64_t now = (uint64_t)n->now.mono, ns = now - head->stamp;
+    return head->stamp && head->stamp <= now && ns < UINT64_C(3600000000000) ? (int64_t)ns : -1;
 }
 
 void answered(struct node *n, const struct msg_head *head)

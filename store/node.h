@@ -49,6 +49,7 @@ struct node_config {
     const struct node_namespace *namespaces; /* from the configuration */
     uint32_t n_namespaces;
     bool first; /* the region is new: nothing to recover */
+    bool clean; /* the last node stopped cleanly */
 };
 
 struct node_namespace {

@@ -151,7 +151,11 @@ void request_drop(struct node *n, struct session *s, const struct msg_head *m, i
     int32_t status = find_target(n, (struct key_ref){.data = p + 1, .size = p->key_size, .ns = p->ns}, true, &t);
     int at = status ? -1 : label_at(&t.record, (const char *)(p + 1) + p->key_size, p->label_size);
     if (status == 0 && at < 0) {
-        status = -ENOENT;
+        struct msg_reply *r = reply_add(n, s->id, m, -ENOENT, 0);
+        if (r) {
+            r->counter = 1; /* the key is there, the label is not */
+        }
+        return;
     }
     struct effect *e = status ? NULL : target_effect(n, EFFECT_DROP, s, m, taken, &t);
     if (status == 0 && !e) {
@@ -331,7 +335,7 @@ void request_namespace(struct node *n, struct session *s, const struct msg_head 
         return;
     }
     if (!s->writable) { /* a reader may ask for a name, but not make one */
-        refuse(n, s->id, m, BERTH_EREADONLY);
+        reply_add(n, s->id, m, BERTH_EREADONLY, 0); /* how a probe learns that there is none: nothing was refused */
         return;
     }
     uint64_t pend = XXH3_64bits(p + 1, p->name_size) | UINT64_C(1) << 63;

@@ -258,7 +258,7 @@ int slot_set_key(struct node *n, uint32_t slot, const void *key, uint32_t size, 
 /* Any state but READY in the policy -> FREE with the next generation, cells and pages given back. */
 void slot_release(struct node *n, uint32_t slot);
 void slot_retire(struct node *n, uint32_t slot);
-/* READY: counted and in the policy; pages and request of the hint are filled in here. */
+/* READY: counted and in the policy; key, pages and request of the hint are filled in here. */
 void slot_insert(struct node *n, uint32_t slot, struct evict_hint hint);
 /* READY and counted, but back in the policy after an effect that named it failed. */
 void slot_return(struct node *n, uint32_t slot);  /* a held one stays out of the policy */

@@ -7,6 +7,7 @@
  * moment. READY and RETIRED slots without a record go through the normal retire; WRITING ones stay their session's if
  * it lives.
  */
+#include "store/amount.h"
 #include "store/node_internal.h"
 
 #include <errno.h>
@@ -208,7 +209,7 @@ static void publish_kept(struct recovery *rec)
             if (!unfinished) {
                 lookup_repair_keep(rec->repair, hash, slot);
             }
-            slot_insert(n, slot, (struct evict_hint){.parent = rec->kept[k].parent, .key = hash.home});
+            slot_insert(n, slot, (struct evict_hint){.parent = rec->kept[k].parent});
         }
     }
     n->counters[NODE_RECOVERED] = rec->n_kept;
@@ -298,6 +299,27 @@ static int fit_together(struct recovery *rec)
     return 0;
 }
 
+/* A class that would cost no less than others is not made, whoever asked for it. */
+static void name_unused_classes(struct node *n)
+{
+    char size[AMOUNT_SIZE], why[160];
+    for (uint32_t i = 0; i < n->c.n_classes; i++) {
+        if (slabs_class_unused(n->slabs, n->c.classes[i], why, sizeof why)) {
+            node_log(n, 1, "class %s is not used: %s", amount((uint64_t)n->c.classes[i] * PAGE_BYTES, size), why);
+        }
+    }
+}
+
+static void say_recovered(struct node *n)
+{
+    uint64_t dropped = n->counters[NODE_RECOVERED_DROPPED], drafts = n->drafts + n->grants;
+    if (n->c.first || (n->c.clean && !(n->objects || drafts || dropped || n->fresh.count))) {
+        return;
+    }
+    node_log(n, 2, "recovered %llu objects, %llu drafts, dropped %llu records, retired %u slots",
+             (unsigned long long)n->objects, (unsigned long long)drafts, (unsigned long long)dropped, n->fresh.count);
+}
+
 int recover(struct node *n)
 {
     struct recovery rec = {.n = n};
@@ -319,10 +341,7 @@ int recover(struct node *n)
         snprintf(n->start_why, sizeof n->start_why, "the index of the region can't be read: %s", berth_error_text(e));
         return e;
     }
-    if (!n->c.first) {
-        node_log(n, 2, "recovered %llu objects, %llu drafts, dropped %llu records, retired %u slots",
-                 (unsigned long long)n->objects, (unsigned long long)(n->drafts + n->grants),
-                 (unsigned long long)n->counters[NODE_RECOVERED_DROPPED], n->fresh.count);
-    }
+    name_unused_classes(n);
+    say_recovered(n);
     return 0;
 }

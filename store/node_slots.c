@@ -3,6 +3,9 @@
 
 #include <string.h>
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 void list_push(struct node *n, struct slot_list *l, uint32_t slot)
 {
     n->next[slot] = SLOT_NONE;
@@ -110,11 +113,20 @@ void slot_retire(struct node *n, uint32_t slot)
     n->counters[NODE_RETIRED]++;
 }
 
+/* What a child's `parent` names: XXH3-64 of the key. */
+static uint64_t key_tag(const struct node *n, uint32_t slot)
+{
+    uint8_t buf[KEY_MAX];
+    struct key_ref key = slot_key(n, slot, buf);
+    return XXH3_64bits(key.data, key.size);
+}
+
 static void policy_insert(struct node *n, uint32_t slot, struct evict_hint hint)
 {
     if (slot_held(n, slot)) {
         return; /* the policy has only what may go */
     }
+    hint.key = key_tag(n, slot);
     hint.request = n->request;
     hint.pages = slabs_slot_pages(n->slabs, slot);
     n->policy->insert(n->evict, slot, &hint);
@@ -133,7 +145,7 @@ void slot_insert(struct node *n, uint32_t slot, struct evict_hint hint)
 void slot_return(struct node *n, uint32_t slot)
 {
     n->mark[slot] &= (uint8_t)~MARK_BUSY;
-    policy_insert(n, slot, (struct evict_hint){.key = slot_hash(n, slot).home});
+    policy_insert(n, slot, (struct evict_hint){.position = 0});
 }
 
 void mark_busy(struct node *n, uint32_t slot)

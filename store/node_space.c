@@ -11,9 +11,10 @@ static void fill_token(const struct node *n, uint32_t slot, struct msg_token *ou
     *out = (struct msg_token){.gen = word_gen(slot_load(h)), .slot = slot, .page = h->page};
 }
 
+/* One object that is larger than the quota is possible all the same: alone. */
 static bool over_quota(const struct node *n, const struct session *s, uint32_t pages)
 {
-    return s->draft_bytes + (uint64_t)pages * PAGE_BYTES > n->c.draft_quota;
+    return s->draft_bytes && s->draft_bytes + (uint64_t)pages * PAGE_BYTES > n->c.draft_quota;
 }
 
 uint32_t grant_some(struct node *n, struct session *s, uint32_t pages, uint32_t count, struct msg_token *out)
@@ -88,6 +89,18 @@ static void refuse_full(struct node *n, uint64_t session, const struct msg_head 
     }
 }
 
+/* Bytes asked, the quota, and what the session has of it. */
+static void refuse_quota(struct node *n, const struct session *s, const struct msg_head *m, uint32_t pages)
+{
+    n->counters[NODE_REFUSED_QUOTA]++;
+    struct msg_reply *r = reply_add(n, s->id, m, BERTH_EQUOTA, 0);
+    if (r) {
+        r->counter = (uint64_t)pages * PAGE_BYTES;
+        r->region = n->c.draft_quota;
+        r->figure[0] = s->draft_bytes;
+    }
+}
+
 static void wait_for_room(struct node *n, struct session *s, const struct msg_head *m, uint32_t pages, int64_t taken)
 {
     struct waiter *w = malloc(sizeof *w);
@@ -126,7 +139,7 @@ static void want_room(struct node *n, struct session *s, const struct msg_head *
         return;
     }
     if (over_quota(n, s, pages)) {
-        refuse(n, s->id, m, BERTH_EQUOTA);
+        refuse_quota(n, s, m, pages);
         return;
     }
     uint32_t slot = n->waiters ? SLOT_NONE : slabs_alloc(n->slabs, pages, NULL);
@@ -180,7 +193,7 @@ static bool waiter_step(struct node *n, struct waiter *w)
         return true; /* its client sends again, or is dead */
     }
     if (over_quota(n, s, w->pages)) { /* others that it waits for were served first */
-        refuse(n, w->session, w->message, BERTH_EQUOTA);
+        refuse_quota(n, s, w->message, w->pages);
         return true;
     }
     uint32_t slot = slabs_alloc(n->slabs, w->pages, NULL);

@@ -138,7 +138,12 @@ static bool kept_already(struct berth_queue *q, const struct berth_op *op)
     pthread_mutex_lock(&b->lock);
     bool settled = !q->removing;
     pthread_mutex_unlock(&b->lock);
-    return settled && client_keeps(b, op->key.ns) && read_there(b, thread_self(), &op->key);
+    struct client_thread *t = thread_self();
+    bool kept = settled && client_keeps(b, op->key.ns) && read_there(b, t, &op->key);
+    if (kept) {
+        stat_add(b, t, LANE_KEPT, 1);
+    }
+    return kept;
 }
 
 static int64_t op_deadline(const struct berth_op *op)
@@ -163,7 +168,7 @@ static enum begun find_slot_for(struct berth_queue *q, struct berth_op *op, stru
     if (q->refused) {
         int rc = q->refused;
         q->refused = 0;
-        if (rc == BERTH_EFULL && grant_return_all(b)) {
+        if ((rc == BERTH_EFULL || rc == BERTH_EQUOTA) && grant_return_all(b)) {
             return find_slot_for(q, op, token); /* what was at hand for other sizes may be the room that lacks */
         }
         queue_complete(q, op, rc);

@@ -5,9 +5,11 @@
  */
 #include "store/slab_private.h"
 
+#include "store/amount.h"
 #include "store/slot.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 /* Cut of a class: the smallest slab that it fills to 98 %, else the smallest of those that it fills best. */
@@ -183,6 +185,24 @@ static uint32_t class_of(const struct slabs *s, uint32_t pages)
 {
     uint32_t c = pages < s->class_for_n && pages > 0 ? s->class_for[pages] : CLASS_NONE;
     return c != CLASS_NONE && s->classes[c].pages == pages ? c : CLASS_NONE;
+}
+
+bool slabs_class_unused(const struct slabs *s, uint32_t pages, char *why, size_t why_size)
+{
+    struct slab_class c = {.pages = pages};
+    char size[AMOUNT_SIZE];
+    if (class_of(s, pages) != CLASS_NONE)
+        return false;
+    class_cut(&c, s->slab_units_max);
+    if (pages >= s->class_for_n)
+        snprintf(why, why_size, "a slab of this pool has at most %s: such objects take whole 2 MiB units",
+                 amount((uint64_t)s->slab_units_max * UNIT_BYTES, size));
+    else if (!class_beats(&c, run_pages(pages)))
+        snprintf(why, why_size, "whole 2 MiB units cost no more of the pool");
+    else
+        snprintf(why, why_size, "slots of %s cost no more of the pool",
+                 amount(slabs_pages_for(s, (uint64_t)pages * PAGE_BYTES) * (uint64_t)PAGE_BYTES, size));
+    return true;
 }
 
 static bool is_run(const struct slabs *s, uint32_t pages)

@@ -21,6 +21,7 @@
 #include "store/layout.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 
 struct slabs;
 
@@ -63,6 +64,9 @@ uint32_t slabs_recover(struct slabs *s);
 
 /* Pages of the slot that an object of `bytes` takes (0 bytes takes one page); 0: larger than any object can be here. */
 uint32_t slabs_pages_for(const struct slabs *s, uint64_t bytes);
+
+/* Whether a configured class of `pages` was not made, and why: a sentence's end. */
+bool slabs_class_unused(const struct slabs *s, uint32_t pages, char *why, size_t why_size);
 
 /* A slot of exactly `pages` as slabs_pages_for gave them: its header is FREE and has its page. SLOT_NONE: no space, or
  * no header could be had (*why = -ENOSPC), else *why = 0. why may be NULL. */

@@ -11,22 +11,24 @@ static int cmd_help(int argc, char **argv);
 static int cmd_completion(int argc, char **argv);
 static const struct cli_option no_options[] = {{0}};
 
+#define OWN_NODE "It starts a berthd of its own and ignores $BERTH_NODE; -n URL takes a node that runs instead."
+
 const struct cli_command cli_commands[] = {
-    {"put", "KEY [FILE|-]", "put an object from a file or a pipe", put_options, cmd_put},
-    {"get", "KEY", "write an object to stdout or a file", get_options, cmd_get},
-    {"exists", "KEY..", "say which keys are there", exists_options, cmd_exists},
-    {"ls", "[PREFIX]", "list keys", ls_options, cmd_ls},
-    {"stat", "KEY..", "show what the index knows of keys", stat_options, cmd_stat},
-    {"rm", "KEY..", "remove keys", rm_options, cmd_rm},
-    {"hold", "KEY..", "hold keys under a label: neither evicted nor removed", hold_options, cmd_hold},
-    {"drop", "KEY..", "drop holds", drop_options, cmd_drop},
-    {"pins", "[KEY]", "show who pins and holds what", pins_options, cmd_pins},
-    {"status", "", "show pool, index, sessions and times on one screen", status_options, cmd_status},
-    {"check", "", "compare index, slots and lookup", check_options, cmd_check},
-    {"bench", "CASE", "measure", bench_options, cmd_bench},
-    {"replay", "TRACE", "replay a trace and verify every byte", replay_options, cmd_replay},
-    {"help", "[COMMAND]", "explain a command", no_options, cmd_help},
-    {"completion", "", "print a completion script for bash", no_options, cmd_completion},
+    {"put", "KEY [FILE|-]", "put an object from a file or a pipe", put_options, cmd_put, NULL, NULL},
+    {"get", "KEY", "write an object to stdout or a file", get_options, cmd_get, NULL, NULL},
+    {"exists", "KEY..", "say which keys are there", exists_options, cmd_exists, NULL, NULL},
+    {"ls", "[PREFIX]", "list keys", ls_options, cmd_ls, NULL, NULL},
+    {"stat", "KEY..", "show what the index knows of keys", stat_options, cmd_stat, NULL, NULL},
+    {"rm", "KEY..", "remove keys", rm_options, cmd_rm, NULL, NULL},
+    {"hold", "KEY..", "hold keys under a label: neither evicted nor removed", hold_options, cmd_hold, NULL, NULL},
+    {"drop", "KEY..", "drop holds", drop_options, cmd_drop, NULL, NULL},
+    {"pins", "[KEY]", "show who pins and holds what", pins_options, cmd_pins, NULL, NULL},
+    {"status", "", "show pool, index, sessions and times on one screen", status_options, cmd_status, NULL, NULL},
+    {"check", "", "compare index, slots and lookup", check_options, cmd_check, NULL, NULL},
+    {"bench", "CASE..", "measure", bench_options, cmd_bench, OWN_NODE, bench_choice},
+    {"replay", "[TRACE]", "replay a trace and verify every byte", replay_options, cmd_replay, OWN_NODE, NULL},
+    {"help", "[COMMAND]", "explain a command", no_options, cmd_help, NULL, NULL},
+    {"completion", "", "print a completion script for bash", no_options, cmd_completion, NULL, NULL},
     {0},
 };
 

@@ -278,6 +278,9 @@ void config_print(const struct berthd_config *c)
         snprintf(line, sizeof line, "%s = %s", settings_table[i].name, value);
         printf("%-48s ; ", line);
         print_origin(s, i);
+        uint64_t bytes;
+        if (settings_share(s, i, &bytes))
+            printf(", %llu bytes", (unsigned long long)bytes);
         putchar('\n');
     }
     for (uint32_t i = 0; i < s->n_namespaces; i++)

@@ -268,7 +268,10 @@ const char *cli_last_sentence(int error, char *out, size_t size)
 {
     struct berth_error_info e = {0};
     int last = berth_error(NULL, &e);
-    snprintf(out, size, "%s", last == error && *e.sentence ? e.sentence : berth_error_text(error));
+    const char *own = berth_error_text(error), *sentence = last == error && *e.sentence ? e.sentence : own;
+    if (error == -ENOENT && !strcmp(sentence, own))
+        sentence = CLI_NO_KEY;
+    snprintf(out, size, "%s", sentence);
     return out;
 }
 

@@ -43,6 +43,9 @@ struct cli_command {
     const char *doc;      /* one line */
     const struct cli_option *options;
     int (*run)(int argc, char **argv);
+    const char *notes; /* a paragraph of its help, or NULL */
+    /* The i-th value that its operand may have; false: there are no more. NULL: any. */
+    bool (*choice)(unsigned i, const char **name, const char **doc);
 };
 extern const struct cli_command cli_commands[]; /* berth.c; ends with a NULL name */
 
@@ -71,6 +74,7 @@ int cmd_pins(int argc, char **argv);
 int cmd_status(int argc, char **argv);
 int cmd_check(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
+bool bench_choice(unsigned i, const char **name, const char **doc);
 int cmd_replay(int argc, char **argv);
 extern const struct cli_option put_options[], get_options[], exists_options[], ls_options[], stat_options[],
     rm_options[], hold_options[], drop_options[], pins_options[], status_options[], check_options[], bench_options[],
@@ -102,6 +106,8 @@ int cli_duration(const char *option, const char *text, int64_t *ns); /* 500ms, 1
 int cli_number(const char *option, const char *text, uint64_t min, uint64_t max, uint64_t *n); /* decimal or 0x */
 
 /* ---- errors ---- */
+
+#define CLI_NO_KEY "no such key" /* the sentence of a key that is not there, in every command */
 
 /* The exit code of a negative error. */
 int cli_exit_code(int error);
@@ -196,5 +202,7 @@ int64_t cli_now(void); /* CLOCK_MONOTONIC ns */
 /* "1.5 GiB", "640 B"; "1.2 ms". Return out. */
 const char *cli_bytes(char out[24], uint64_t n);
 const char *cli_time(char out[24], uint64_t ns);
+/* "2026-01-31 23:59:59 UTC" of microseconds since 1970, or "?". Returns out. */
+const char *cli_date(char out[32], uint64_t us);
 
 #endif

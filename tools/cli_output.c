@@ -202,6 +202,15 @@ const char *cli_bytes(char out[24], uint64_t n)
     return out;
 }
 
+const char *cli_date(char out[32], uint64_t us)
+{
+    time_t t = (time_t)(us / 1000000);
+    struct tm tm;
+    if (!gmtime_r(&t, &tm) || !strftime(out, 32, "%Y-%m-%d %H:%M:%S UTC", &tm))
+        snprintf(out, 32, "?");
+    return out;
+}
+
 const char *cli_time(char out[24], uint64_t ns)
 {
     if (ns < 1000)

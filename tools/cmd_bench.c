@@ -70,6 +70,25 @@ static int set(void *arg, const char *name, const char *value)
     return 0;
 }
 
+bool bench_choice(unsigned i, const char **name, const char **doc)
+{
+    if (i >= sizeof bench_cases / sizeof *bench_cases - 1)
+        return false;
+    *name = bench_cases[i].name;
+    *doc = bench_cases[i].doc;
+    return true;
+}
+
+static int no_case(void)
+{
+    char names[256];
+    size_t used = 0;
+
+    for (const struct bench_case *c = bench_cases; c->name && used < sizeof names; c++)
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "", c->name);
+    return cli_usage("it needs a case: %s", names);
+}
+
 static const struct bench_case *find(const char *name)
 {
     for (const struct bench_case *c = bench_cases; c->name; c++)
@@ -115,9 +134,7 @@ int cmd_bench(int argc, char **argv)
         return -first;
     options.url = cli.node;
     if (first == argc)
-        return cli_usage(
-            "it needs a case: local-get, local-get-batch, exists, prefix, put, put-batch, put-group, idle, "
-            "overhead");
+        return no_case();
     for (int i = first; i < argc && !code; i++) {
         if (!find(argv[i]))
             return cli_usage("there is no case '%s'", argv[i]);

@@ -1,4 +1,5 @@
 /* cmd_hold.c: berth hold and berth drop. */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,8 +42,8 @@ static int each_key(struct berth *b, const struct hold *h, bool drop, const stru
         int rc = r.node_gone ? BERTH_ENODE
                  : drop      ? berth_drop(b, key, h->label)
                              : berth_hold(b, key, h->label, h->ttl_ns);
-        if (rc < 0)
-            cli_results_fail(&r, &keys[i], rc, NULL);
+        if (rc < 0) /* of a drop it may be the label that is unknown */
+            cli_results_fail(&r, &keys[i], rc, drop && rc == -ENOENT ? CLI_NO_KEY ", or no hold of that label" : NULL);
         else
             cli_results_ok(&r, &keys[i], NULL);
     }

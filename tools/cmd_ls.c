@@ -2,7 +2,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
-#include <time.h>
+#include <unistd.h>
 
 #include "store/shell/log.h"
 #include "tools/cli.h"
@@ -14,6 +14,7 @@ const struct cli_option ls_options[] = {
 };
 
 #define BATCH 128
+#define VERSION_WIDTH 24
 
 struct ls {
     struct berth *b;
@@ -45,13 +46,10 @@ static void print_json(const struct berth_entry *e, const char *key, bool first)
 
 static void print_long(const struct berth_entry *e, const char *key)
 {
-    char when[32] = "?";
-    time_t t = (time_t)(e->created_us / 1000000);
-    struct tm tm;
-    if (localtime_r(&t, &tm))
-        strftime(when, sizeof when, "%Y-%m-%d %H:%M:%S", &tm);
-    printf("%12" PRIu64 " %2" PRIu32 " %s %" PRIu64 ":%" PRIu64 " %s\n", e->size, e->n_holds, when, e->version.counter,
-           e->version.region, key);
+    char when[32], version[48];
+    snprintf(version, sizeof version, "%" PRIu64 ":%" PRIu64, e->version.counter, e->version.region);
+    printf("%12" PRIu64 " %5" PRIu32 "  %-23s  %-*s  %s\n", e->size, e->n_holds, cli_date(when, e->created_us),
+           VERSION_WIDTH, version, key);
 }
 
 static void print(struct ls *l, const struct berth_entry *e)
@@ -90,6 +88,8 @@ static int run(struct ls *l)
 {
     if (cli.json)
         printf("{\"schema\": %d, \"command\": \"%s\", \"entries\": [", CLI_SCHEMA, cli.command);
+    else if (l->details && isatty(STDOUT_FILENO))
+        printf("%12s %5s  %-23s  %-*s  %s\n", "size", "holds", "created", VERSION_WIDTH, "version", "key");
     long rc = list(l);
     if (rc >= 0) {
         if (cli.json)

@@ -72,7 +72,7 @@ static int show(struct berth *b, const struct cli_key *key, uint32_t ns)
     if (rc)
         return rc;
     if (json_is_false(json_object_get(report, "found")))
-        rc = cli_fail(-ENOENT, key->text, "no such key");
+        rc = cli_fail(-ENOENT, key->text, CLI_NO_KEY);
     else if (cli.json)
         cli_json_print(json_incref(report));
     else
@@ -92,7 +92,7 @@ static int revoke(struct berth *b, const struct cli_key *key, uint32_t ns)
         json_object_set_new(doc, "signalled", json_integer(n));
         cli_json_print(doc);
     } else {
-        printf("%d processes signalled\n", n);
+        printf("%d process%s signalled\n", n, n == 1 ? "" : "es");
     }
     return CLI_OK;
 }

@@ -126,7 +126,8 @@ static int load_trace(struct replay *r)
     in = is_pipe ? stdin : fopen(r->file, "re");
     if (!in) {
         error = -errno;
-        return cli_fail(error, r->file, strerror(-error));
+        snprintf(why, sizeof(why), "cannot open the file: %s", strerror(-error));
+        return cli_report(error, CLI_FAILED, r->file, why);
     }
     error = trace_read(&r->trace, in, is_pipe ? "stdin" : r->file, why, sizeof(why));
     if (!is_pipe)

@@ -2,7 +2,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "store/shell/log.h"
 #include "tools/cli.h"
@@ -57,18 +56,14 @@ static void print_holds(const struct berth_stat *st)
 
 static void print(const struct cli_key *key, const struct berth_stat *st)
 {
-    char size[24], slot[24], when[32] = "?";
-    time_t t = (time_t)(st->created_us / 1000000);
-    struct tm tm;
-    if (localtime_r(&t, &tm))
-        strftime(when, sizeof when, "%Y-%m-%d %H:%M:%S", &tm);
+    char size[24], slot[24], when[32];
     printf("%s\n", key->text);
     printf("  size        %" PRIu64 " (%s), takes %s\n", st->size, cli_bytes(size, st->size),
            cli_bytes(slot, st->slot_bytes));
     printf("  version     %" PRIu64 ":%" PRIu64 "\n", st->version.counter, st->version.region);
     printf("  checksum    0x%016" PRIx64 "\n", st->checksum);
-    printf("  lineage     0x%" PRIx64 "\n", st->lineage);
-    printf("  created     %s\n", when);
+    printf("  lineage     0x%016" PRIx64 "\n", st->lineage);
+    printf("  created     %s\n", cli_date(when, st->created_us));
     printf("  slot        %" PRIu32 ", generation %" PRIu64 "\n", st->slot, st->generation);
     printf("  priority    %u\n", st->priority);
     if (st->ttl_s)

@@ -32,8 +32,9 @@ static double percent(uint64_t part, uint64_t whole)
 
 static void print_node(const json_t *r)
 {
-    printf("node      pid %" PRIu64 ", %zu sessions\n", at(r, "node/pid"),
-           json_array_size(json_object_get(r, "sessions")));
+    uint64_t living = at(r, "node/sessions"), others = living ? living - 1 : 0; /* one asks for this */
+    printf("node      pid %" PRIu64 ", %" PRIu64 " session%s beside this one\n", at(r, "node/pid"), others,
+           others == 1 ? "" : "s");
     printf("region    %s: %s\n", text_at(r, "region", "path"), text_at(r, "region", "began"));
     if (*text_at(r, "region", "problem"))
         printf("problem   %s\n", text_at(r, "region", "problem"));
@@ -61,9 +62,12 @@ static void print_traffic(const json_t *r)
 {
     char a[24], b[24];
     uint64_t hits = at(r, "local/hits"), gets = at(r, "local/gets");
-    printf("reads     %" PRIu64 ", hit ratio %.1f%%, %s; p50 %s, p99 %s\n", gets, percent(hits, gets),
-           cli_bytes(a, at(r, "local/hit_bytes")), cli_time(b, at(r, "local/get_p50_ns")),
-           cli_time((char[24]){0}, at(r, "local/get_p99_ns")));
+    printf("reads     %" PRIu64 ", hit ratio %.1f%%, %s; ", gets, percent(hits, gets),
+           cli_bytes(a, at(r, "local/hit_bytes")));
+    if (at(r, "local/samples"))
+        printf("p50 %s, p99 %s\n", cli_time(a, at(r, "local/get_p50_ns")), cli_time(b, at(r, "local/get_p99_ns")));
+    else
+        puts("not sampled yet");
     printf("puts      %" PRIu64 " (%s), %" PRIu64 " kept, %" PRIu64 " replaced, %" PRIu64 " removed\n",
            at(r, "counters/puts"), cli_bytes(a, at(r, "counters/put_bytes")), at(r, "counters/puts_kept"),
            at(r, "counters/replaced"), at(r, "counters/removed"));
@@ -74,6 +78,19 @@ static void print_traffic(const json_t *r)
            at(r, "counters/refused_quota"), at(r, "counters/timeouts"));
 }
 
+/* A quantile is the upper end of a histogram's step: digits below a microsecond would say more than is known. */
+static const char *phase_time(char out[24], const json_t *phase, const char *name)
+{
+    uint64_t ns = at(phase, name);
+    if (!at(phase, "count"))
+        snprintf(out, 24, "-");
+    else if (ns < 1000)
+        snprintf(out, 24, "< 1 us");
+    else
+        cli_time(out, ns);
+    return out;
+}
+
 static void print_phases(const json_t *r)
 {
     const char *name;
@@ -82,8 +99,8 @@ static void print_phases(const json_t *r)
     json_object_foreach(phases, name, phase)
     {
         char p50[24], p99[24];
-        printf("%-12s %12" PRIu64 " %10s %10s\n", name, at(phase, "count"), cli_time(p50, at(phase, "p50_ns")),
-               cli_time(p99, at(phase, "p99_ns")));
+        printf("%-12s %12" PRIu64 " %10s %10s\n", name, at(phase, "count"), phase_time(p50, phase, "p50_ns"),
+               phase_time(p99, phase, "p99_ns"));
     }
 }
 

@@ -35,14 +35,38 @@ static void print_exit_codes(void)
         printf("  %d  %s\n", exit_codes[i].code, exit_codes[i].meaning);
 }
 
+static const char keys_note[] =
+    "In keys \\xNN stands for a byte and \\\\ for a backslash, as listings show them; 1 to 480 bytes.";
+
+static bool takes_keys(const struct cli_command *c)
+{
+    return strstr(c->operands, "KEY") || strstr(c->operands, "PREFIX");
+}
+
+static void print_choices(const struct cli_command *c)
+{
+    const char *name, *doc;
+    if (!c->choice)
+        return;
+    printf("\n%.*s:\n", (int)strcspn(c->operands, "."), c->operands);
+    for (unsigned i = 0; c->choice(i, &name, &doc); i++)
+        printf("  %-28s %s\n", name, doc);
+}
+
 static void print_command(const struct cli_command *c)
 {
-    printf("berth %s %s\n\n%s\n\nOptions:\n", c->name, c->operands, c->doc);
-    print_options(c->options);
+    printf("berth %s %s\n\n%s\n", c->name, c->operands, c->doc);
+    if (c->notes)
+        printf("\n%s\n", c->notes);
+    print_choices(c);
+    if (c->options->name) {
+        puts("\nOptions:");
+        print_options(c->options);
+    }
     puts("\nOptions of every command:");
     print_options(common_options);
-    if (strstr(c->operands, "KEY"))
-        puts("\nIn keys \\xNN stands for a byte and \\\\ for a backslash, as listings show them; 1 to 480 bytes.");
+    if (takes_keys(c))
+        printf("\n%s\n", keys_note);
     print_exit_codes();
 }
 
@@ -75,8 +99,17 @@ static json_t *json_options(const struct cli_option *options)
 
 static json_t *json_command(const struct cli_command *c)
 {
-    return json_pack("{s:s, s:s, s:s, s:o}", "name", c->name, "operands", c->operands, "doc", c->doc, "options",
-                     json_options(c->options));
+    json_t *item = json_pack("{s:s, s:s, s:s, s:o}", "name", c->name, "operands", c->operands, "doc", c->doc, "options",
+                             json_options(c->options));
+    json_t *choices = c->choice ? json_array() : NULL;
+    const char *name, *doc;
+    for (unsigned i = 0; choices && c->choice(i, &name, &doc); i++)
+        json_array_append_new(choices, json_pack("{s:s, s:s}", "name", name, "doc", doc));
+    if (choices)
+        json_object_set_new(item, "choices", choices);
+    if (c->notes)
+        json_object_set_new(item, "notes", json_string(c->notes));
+    return item;
 }
 
 static void json_help(const struct cli_command *command)
@@ -90,6 +123,7 @@ static void json_help(const struct cli_command *command)
                               json_pack("{s:i, s:s}", "code", exit_codes[i].code, "meaning", exit_codes[i].meaning));
     json_object_set_new(doc, "commands", commands);
     json_object_set_new(doc, "options", json_options(common_options));
+    json_object_set_new(doc, "keys", json_string(keys_note));
     json_object_set_new(doc, "exit_codes", codes);
     cli_json_print(doc);
 }
@@ -110,6 +144,13 @@ static void complete_options(const struct cli_option *options)
         printf(" --%s", o->name);
 }
 
+static void complete_choices(const struct cli_command *c)
+{
+    const char *name, *doc;
+    for (unsigned i = 0; c->choice && c->choice(i, &name, &doc); i++)
+        printf(" %s", name);
+}
+
 void cli_completion(void)
 {
     puts("_berth() {\n"
@@ -125,6 +166,7 @@ void cli_completion(void)
     puts("    case $command in");
     for (const struct cli_command *c = cli_commands; c->name; c++) {
         printf("    %s) words='", c->name);
+        complete_choices(c);
         complete_options(c->options);
         complete_options(common_options);
         puts("' ;;");

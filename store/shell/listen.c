@@ -4,6 +4,7 @@
 #include "store/shell/log.h"
 #include "store/shell/state.h"
 #include "store/shell/watch.h"
+#include "store/where.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -122,8 +123,6 @@ static int bind_error(const char *path, int error, char *why, size_t why_size)
 {
     if (error == EADDRINUSE)
         snprintf(why, why_size, "another node answers at '%s': stop it, or choose another --socket", path);
-    else if (error == ENOENT)
-        snprintf(why, why_size, "the directory of '%s' is missing: make it, or choose another --socket", path);
     else
         snprintf(why, why_size, "socket '%s' can't be made: %s", path, strerror(error));
     return -error;
@@ -180,6 +179,19 @@ static int listener_bind(struct listener *l, char *why, size_t why_size)
     l->device = st.st_dev;
     l->inode = st.st_ino;
     return 0;
+}
+
+int listener_prepare(const struct settings *set, bool *made, char *why, size_t why_size)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    *made = false;
+    if (set->embedded)
+        return 0;
+    int error = where_prepare(set->socket, made, why, why_size);
+    if (error)
+        return error;
+    memcpy(address.sun_path, set->socket, strnlen(set->socket, sizeof(address.sun_path) - 1));
+    return answers(&address) ? bind_error(set->socket, EADDRINUSE, why, why_size) : 0;
 }
 
 int listener_open(struct listener **out, struct server *s, char *why, size_t why_size)

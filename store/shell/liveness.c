@@ -74,7 +74,7 @@ static void session_dead(struct session *c)
     if (c->attached)
         session_disconnect(c);
     c->dead = true;
-    log_event(LOG_INFO, "session %llu (%s, pid %d) has ended", (unsigned long long)c->id, c->name, (int)c->pid);
+    log_event(LOG_DEBUG, "session %llu (%s, pid %d) has ended", (unsigned long long)c->id, c->name, (int)c->pid);
     dispatch(c->server, &ev);
 }
 

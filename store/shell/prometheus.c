@@ -133,7 +133,7 @@ char *report_metrics(struct server *s)
     FILE *f = open_memstream(&text, &size);
     if (!f)
         return NULL;
-    node_status(s->node, &st);
+    report_node(s, &st);
     pool(f, s, &st);
     sessions(f, s);
     for (unsigned i = 0; i < NODE_COUNTERS; i++) {

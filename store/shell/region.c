@@ -183,8 +183,6 @@ static const char *identity_differs(const struct opening *o, const struct lmdb_i
         return "its index is of another pool";
     if (boot_id(boot) != 0 || memcmp(found->boot_id, boot, sizeof boot) != 0)
         return "it was made under another boot";
-    if (memcmp(o->r->lookup.super->uuid, super->uuid, sizeof super->uuid) != 0 || o->r->lookup.seed != super->hash_seed)
-        return "its lookup is of another pool";
     return NULL;
 }
 
@@ -201,6 +199,8 @@ static int take_over(struct opening *o, const char **reason)
         return 0;
     }
     *reason = "its files are of another format";
+    if (e == 0)
+        e = region_files_relook(r, &o->shape, &super, o->file_mode, o->why, o->why_size);
     if (e == 0)
         e = region_files_map(r, &o->shape, o->why, o->why_size);
     if (e == -EPROTO)
@@ -374,7 +374,14 @@ static int open_or_make(struct opening *o)
         taken = pool_size_agrees(o, &reason);
     if (taken < 0)
         return taken;
-    return taken > 0 ? resume_region(o) : make_region(o, reason);
+    if (taken > 0)
+        return resume_region(o);
+    struct index_usage usage = {.records = 1}; /* what can't be read may have had some */
+    if (o->r->index != NULL)
+        lmdb_ops.usage(o->r->index, &usage);
+    o->r->lost = reason != NULL && usage.records > 0;
+    o->r->relooked = false;
+    return make_region(o, reason);
 }
 
 static void close_all(struct region *r)
@@ -449,7 +456,8 @@ void region_close(struct region *r, bool clean)
     if (r->remove) {
         region_remove_clients(r->dir_fd);
         region_remove_files(r->dir_fd, true);
-        rmdir(r->path); /* only if it is empty: files that are not ours stay */
+        if (r->made)
+            rmdir(r->path); /* only if it is empty: files that are not ours stay */
     } else if (clean && e == 0) {
         region_lock_clear(r->lock_fd);
     }

@@ -34,6 +34,8 @@ struct region {
     bool first;             /* made new: nothing to recover */
     bool clean;             /* the last node stopped cleanly */
     bool remove;            /* embedded: unlink everything at close */
+    bool lost;              /* made new in place of one that had, or may have had, objects */
+    bool relooked;          /* the lookup is a new file, to be filled from the index */
     char began[256];        /* one sentence: new because .., or warm restart of .. */
     bool locked;            /* the pool is mlocked */
     char lock_note[200];    /* why not */
@@ -46,7 +48,8 @@ struct region {
  * that goes at close): takes the lock, waits until the process that had it is gone, removes leftovers of dead nodes
  * beside it (of embedded ones always, of others that did not stop cleanly where space is short without), checks space
  * in tmpfs, cgroup v1 and v2, memory and memlock before it allocates, reserves and populates, formats or attaches.
- * Another boot, pool UUID or format starts empty and `began` says why. Another pool size of a region with objects is
+ * Another boot, pool UUID or format starts empty and `began` says why. A lookup that is missing or damaged is made anew,
+ * for the node to fill from the index. Another pool size of a region with objects is
  * refused with -EINVAL; its MR size and most objects stay what they were. 0; -EBUSY ("held by pid N"); -ENOSPC,
  * -ENOMEM ("needs X, Y free at PATH", with the fix); -EPERM (lock=required); -EACCES; -EIO. On an error nothing is
  * left behind that was not there. */

@@ -6,6 +6,7 @@
 #include "store/shell/region_files.h"
 
 #include "store/map.h"
+#include "store/shell/log.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -68,6 +69,13 @@ uint64_t region_files_bytes(const struct region_shape *s)
     return s->pool_bytes + slots_at_start(s) + s->lookup_bytes + tails_at_start(s);
 }
 
+static void close_one(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}
+
 /* ---- as they are ---- */
 
 static int open_old(int dir_fd, const char *name, int *out, uint64_t *bytes)
@@ -118,12 +126,12 @@ int region_files_probe(struct region *r, struct region_shape *out, struct slots_
 {
     struct region_shape shape;
     int e = open_old(r->dir_fd, "slots", &r->slots_fd, &r->slots_bytes);
-    e = e != 0 ? e : open_old(r->dir_fd, "lookup", &r->lookup_fd, &r->lookup_bytes);
+    if (e == 0 && open_old(r->dir_fd, "lookup", &r->lookup_fd, &r->lookup_bytes) != 0)
+        r->lookup_bytes = 0;
     e = e != 0 ? e : open_old(r->dir_fd, "tails", &r->tails_fd, &r->tails_bytes);
     e = e != 0 ? e : super_read(r->slots_fd, r->slots_bytes, super, &shape);
     e = e != 0 ? e : pool_fits(r, shape.pool_bytes);
-    if (e == 0 &&
-        (r->tails_bytes / TAIL_CELL >= UINT32_MAX || r->tails_bytes % PAGE_BYTES != 0 || r->lookup_bytes == 0))
+    if (e == 0 && (r->tails_bytes / TAIL_CELL >= UINT32_MAX || r->tails_bytes % PAGE_BYTES != 0))
         e = -EPROTO;
     if (e != 0) {
         region_files_close(r);
@@ -156,6 +164,57 @@ static int make_one(struct region *r, const char *name, uint64_t bytes, uint64_t
     return -e;
 }
 
+static int format_lookup(const struct region *r, uint64_t bytes, const uint8_t uuid[16], uint64_t seed, char *why,
+                         size_t why_size)
+{
+    void *lookup = map_shared(r->lookup_fd, bytes, PROT_READ | PROT_WRITE);
+    if (lookup == NULL) {
+        int e = errno;
+        snprintf(why, why_size, "can't map '%s/lookup': %s", r->path, strerror(e));
+        return -e;
+    }
+    lookup_format(lookup, bytes, uuid, seed);
+    unmap_shared(lookup, bytes);
+    return 0;
+}
+
+static const char *lookup_fault(const struct region *r, const struct slots_super *super)
+{
+    struct lookup l;
+    if (r->lookup_fd < 0)
+        return "missing";
+    void *map = r->lookup_bytes > 0 ? map_shared(r->lookup_fd, r->lookup_bytes, PROT_READ) : NULL;
+    const char *fault = NULL;
+    if (map == NULL || lookup_attach(&l, map, r->lookup_bytes) != 0)
+        fault = "damaged";
+    else if (memcmp(l.super->uuid, super->uuid, sizeof super->uuid) != 0 || l.seed != super->hash_seed)
+        fault = "of another pool";
+    unmap_shared(map, r->lookup_bytes);
+    return fault;
+}
+
+int region_files_relook(struct region *r, struct region_shape *shape, const struct slots_super *super, uint32_t mode,
+                        char *why, size_t why_size)
+{
+    const char *fault = lookup_fault(r, super);
+    if (fault == NULL)
+        return 0;
+    close_one(&r->lookup_fd);
+    if (unlinkat(r->dir_fd, "lookup", 0) != 0 && errno != ENOENT) {
+        int e = errno;
+        snprintf(why, why_size, "'%s/lookup' is %s and can't be removed: %s", r->path, fault, strerror(e));
+        return -e;
+    }
+    shape->lookup_bytes = lookup_bytes(shape->max_headers);
+    int e = make_one(r, "lookup", shape->lookup_bytes, shape->lookup_bytes, mode, &r->lookup_fd, why, why_size);
+    e = e != 0 ? e : format_lookup(r, shape->lookup_bytes, super->uuid, super->hash_seed, why, why_size);
+    if (e != 0)
+        return e;
+    r->relooked = true;
+    log_event(LOG_WARNING, "'%s/lookup' is %s: it is made anew from the index", r->path, fault);
+    return 0;
+}
+
 int region_files_make(struct region *r, const struct region_shape *shape, const struct lmdb_identity *id, uint32_t mode,
                       char *why, size_t why_size)
 {
@@ -181,15 +240,13 @@ int region_files_make(struct region *r, const struct region_shape *shape, const 
         .page_shift = 12,
     };
     memcpy(super.uuid, id->uuid, sizeof super.uuid);
-    void *lookup = map_shared(r->lookup_fd, shape->lookup_bytes, PROT_READ | PROT_WRITE);
-    if (lookup != NULL && pwrite(r->slots_fd, &super, sizeof super, 0) == (ssize_t)sizeof super) {
-        lookup_format(lookup, shape->lookup_bytes, id->uuid, id->hash_seed);
-        unmap_shared(lookup, shape->lookup_bytes);
+    e = format_lookup(r, shape->lookup_bytes, id->uuid, id->hash_seed, why, why_size);
+    if (e == 0 && pwrite(r->slots_fd, &super, sizeof super, 0) == (ssize_t)sizeof super)
         return 0;
+    if (e == 0) {
+        e = -errno;
+        snprintf(why, why_size, "can't write '%s/slots': %s", r->path, strerror(-e));
     }
-    e = -errno;
-    snprintf(why, why_size, "can't write '%s/slots' or '%s/lookup': %s", r->path, r->path, strerror(-e));
-    unmap_shared(lookup, shape->lookup_bytes);
 fail:
     region_files_close(r);
     return e;
@@ -221,13 +278,6 @@ int region_files_map(struct region *r, const struct region_shape *shape, char *w
     r->lookup.tails = r->tails;
     r->lookup.n_tails = r->n_tails;
     return 0;
-}
-
-static void close_one(int *fd)
-{
-    if (*fd >= 0)
-        close(*fd);
-    *fd = -1;
 }
 
 void region_files_close(struct region *r)

@@ -14,13 +14,19 @@ struct region_shape {
 
 void region_shape(struct region_shape *out, const struct settings *s);
 
-/* Opens slots, lookup and tails as an earlier node left them and fills *out from them. 0; -ENOENT (none there, or not
+/* Opens slots, lookup and tails as an earlier node left them and fills *out from them; a lookup that is missing is left
+ * at -1. 0; -ENOENT (none there, or not
  * all); -EPROTO (of another format, or sizes that contradict each other). The descriptors go to r. */
 int region_files_probe(struct region *r, struct region_shape *out, struct slots_super *super);
 
 /* Makes them anew: slots and lookup of this identity, with the beginning of what grows; super's magic is left 0. */
 int region_files_make(struct region *r, const struct region_shape *shape, const struct lmdb_identity *id, uint32_t mode,
                       char *why, size_t why_size);
+/* Looks at the lookup that was found. One that is missing, damaged or of another pool is made anew, empty, and logged:
+ * it has nothing that the index does not. A new file, since who has the old one mapped must not see it half filled. 0,
+ * -errno. */
+int region_files_relook(struct region *r, struct region_shape *shape, const struct slots_super *super, uint32_t mode,
+                        char *why, size_t why_size);
 /* Maps what region_files_probe or _make opened. -EPROTO: lookup is of another pool. */
 int region_files_map(struct region *r, const struct region_shape *shape, char *why, size_t why_size);
 void region_files_close(struct region *r);

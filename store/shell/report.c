@@ -115,6 +115,14 @@ static json_t *index_json(const struct node_status *st)
     return o;
 }
 
+void report_node(const struct server *s, struct node_status *out)
+{
+    struct lane_sums sums;
+    report_lanes(s, &sums);
+    node_status(s->node, out);
+    out->counter[NODE_KEPT] += sums.counter[LANE_KEPT];
+}
+
 static json_t *counters_json(const struct node_status *st)
 {
     json_t *o = json_object();
@@ -189,9 +197,12 @@ static json_t *settings_json(const struct settings *s)
     json_t *list = json_object();
     for (unsigned i = 0; i < settings_count; i++) {
         char value[512];
+        uint64_t bytes;
         json_t *o = json_object();
         settings_value(s, i, value, sizeof(value));
         put_text(o, "value", value);
+        if (settings_share(s, i, &bytes))
+            put(o, "bytes", bytes);
         json_object_set_new(o, "origin", json_string(origins[s->source[i].origin]));
         put_text(o, "where", s->source[i].where);
         json_object_set_new(list, settings_table[i].name, o);
@@ -227,7 +238,7 @@ static char *report_status(const struct server *s)
 {
     struct node_status st;
     json_t *o = json_object();
-    node_status(s->node, &st);
+    report_node(s, &st);
     put(o, "schema", 1);
     json_object_set_new(o, "node", node_json(s));
     json_object_set_new(o, "region", region_json(s));
@@ -258,7 +269,7 @@ static char *report_check(struct server *s)
     struct check_result r = {0};
     json_t *o = json_object();
     json_t *list = json_array();
-    node_status(s->node, &st);
+    report_node(s, &st);
     int error =
         check_region(&lmdb_ops, s->region.index, &s->region.lookup, st.slabs.headers_used, difference, list, &r);
     const char *broken = node_check(s->node);

@@ -9,6 +9,8 @@ char *report_make(struct server *s, unsigned what, const struct key_ref *key);
 
 /* Local reads of every session that is or was. */
 void report_lanes(const struct server *s, struct lane_sums *out);
+/* The core's status, with what clients settled without it in its counters. */
+void report_node(const struct server *s, struct node_status *out);
 
 /* report_pins.c, prometheus.c */
 char *report_pins(struct server *s, const struct key_ref *key);

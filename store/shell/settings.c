@@ -2,7 +2,9 @@
 #include "store/shell/settings.h"
 
 #include "store/shell/log.h"
+#include "store/amount.h"
 #include "store/shell/settings_value.h"
+#include "store/where.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -12,7 +14,7 @@
 
 const struct setting settings_table[] = {
     [SET_REGION] = {"region", "PATH", "/dev/shm/berth-UID", "directory of the region, on tmpfs"},
-    [SET_SOCKET] = {"socket", "PATH", "$XDG_RUNTIME_DIR/berth.sock, else /run/berth/berth.sock", "socket for clients"},
+    [SET_SOCKET] = {"socket", "PATH", "$XDG_RUNTIME_DIR/berth.sock, else /run/berth/berth.sock, else /tmp/berth-UID/berth.sock", "socket for clients"},
     [SET_METRICS] = {"metrics", "off|HOST:PORT|unix:PATH", "off", "where /metrics is served; loopback addresses only"},
     [SET_POLICY] = {"policy", "NAME", "lru", "how objects to evict are chosen"},
     [SET_POOL] = {"pool", "SIZE", "1GiB", "bytes of payload memory, rounded up to 2MiB"},
@@ -27,20 +29,12 @@ const struct setting settings_table[] = {
     [SET_LOCK] = {"lock", "off|auto|required", "auto", "lock the pool in memory"},
     [SET_THREADS] = {"threads", "N", "0", "threads that populate the pool; 0: one a CPU, at most 8"},
     [SET_SPIN] = {"spin-us", "N", "50", "most microseconds to spin for a request before sleeping"},
-    [SET_MODE] = {"mode", "0600|0640|0660", "0600", "of socket and region files; 0640 and 0660 let a group in"},
+    [SET_MODE] = {"mode", "0600|0640", "0600", "of socket and region files; 0640 lets a group read"},
     [SET_QUARANTINE] = {"quarantine", "DURATION", "1s", "between a writer's death and reuse of its slots"},
     [SET_LOG_LEVEL] = {"log-level", "error|warning|info|debug", "info", "how much is logged"},
 };
 const unsigned settings_count = sizeof settings_table / sizeof *settings_table;
 _Static_assert(SETTINGS <= sizeof((struct settings *)0)->source / sizeof((struct settings *)0)->source[0], "source");
-
-static void default_socket(struct settings *s)
-{
-    const char *run = getenv("XDG_RUNTIME_DIR");
-    int n = run != NULL && *run == '/' ? snprintf(s->socket, sizeof s->socket, "%s/berth.sock", run) : -1;
-    if (n < 0 || (size_t)n >= sizeof s->socket)
-        snprintf(s->socket, sizeof s->socket, "/run/berth/berth.sock");
-}
 
 void settings_init(struct settings *s)
 {
@@ -52,7 +46,8 @@ void settings_init(struct settings *s)
             value_parse(s, i, fallback);
     }
     snprintf(s->region, sizeof s->region, "/dev/shm/berth-%u", (unsigned)geteuid());
-    default_socket(s);
+    _Static_assert(sizeof s->socket == WHERE_PATH, "socket");
+    where_to_serve(s->socket);
 }
 
 static int find(const char *name)
@@ -172,19 +167,20 @@ static void resolve_objects(struct settings *s)
 
 static int resolve_marks(struct settings *s, char *why, size_t why_size)
 {
+    char text[AMOUNT_SIZE];
     bool low_given = s->source[SET_LOW].origin != ORIGIN_DEFAULT;
     s->high = value_share(s->source[SET_HIGH].text, s->pool);
     /* The distance of the defaults, for whoever sets only the high mark. */
     s->low = low_given ? value_share(s->source[SET_LOW].text, s->pool) : s->high / 19 * 18 + s->high % 19 * 18 / 19;
     s->draft_quota = value_share(s->source[SET_DRAFT_QUOTA].text, s->pool);
     if (s->high > s->pool || s->high == 0) {
-        snprintf(why, why_size, "'high' is %llu bytes, the pool %llu: set it above 0 and to at most the pool",
-                 (unsigned long long)s->high, (unsigned long long)s->pool);
+        snprintf(why, why_size, "'high' is %s, the pool %s: set it above 0 and to at most the pool",
+                 s->source[SET_HIGH].text, amount(s->pool, text));
         return -EINVAL;
     }
     if (s->low > s->high) {
-        snprintf(why, why_size, "'low' is %llu bytes, 'high' %llu: set low to at most high", (unsigned long long)s->low,
-                 (unsigned long long)s->high);
+        snprintf(why, why_size, "'low' is %s, 'high' %s of a pool of %s: set low to at most high",
+                 s->source[SET_LOW].text, s->source[SET_HIGH].text, amount(s->pool, text));
         return -EINVAL;
     }
     return 0;

@@ -14,7 +14,7 @@ enum setting_origin { ORIGIN_DEFAULT, ORIGIN_FILE, ORIGIN_ENVIRONMENT, ORIGIN_UR
 
 struct settings {
     char region[256];  /* directory; default /dev/shm/berth-UID */
-    char socket[108];  /* default $XDG_RUNTIME_DIR/berth.sock, else /run/berth/berth.sock */
+    char socket[108];  /* default: where_to_serve's */
     char metrics[108]; /* off | HOST:PORT (loopback addresses only) | unix:PATH; default off */
     char policy[16];
     uint64_t pool;        /* bytes, rounded up to 2 MiB; default 1GiB */
@@ -29,7 +29,7 @@ struct settings {
     enum mem_lock lock;    /* off | auto | required */
     uint32_t threads;      /* for prefault; 0: as many as there are CPUs, at most 8 */
     uint32_t spin_us;      /* most that the node spins after a request before it sleeps; 0 never; default 50 */
-    uint32_t mode;         /* of region files and socket, octal: 0600; 0640, 0660 let a group read */
+    uint32_t mode;         /* of region files and socket, octal: 0600; 0640 lets a group read */
     int64_t quarantine_ns; /* duration: 1s, 500ms */
     uint32_t log_level;    /* error | warning | info | debug */
     struct node_namespace namespaces[SETTINGS_NAMESPACES]; /* [namespace NAME] replaceable = yes|no */
@@ -62,7 +62,9 @@ int settings_namespace(struct settings *s, const char *name, const char *key, co
                        char *why, size_t why_size);
 /* Resolves percentages and defaults that depend on others and checks them together; once, after the last set. */
 int settings_finish(struct settings *s, char *why, size_t why_size);
-/* The value in effect as text, in out. */
+/* The value in effect as text, in out: what settings_set takes; a share of the pool as it was said. */
 void settings_value(const struct settings *s, unsigned index, char *out, size_t size);
+/* Bytes of a setting that may be a share of the pool; false: it is none. */
+bool settings_share(const struct settings *s, unsigned index, uint64_t *bytes);
 
 #endif

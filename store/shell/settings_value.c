@@ -212,7 +212,7 @@ static int parse_mode(const char *text, uint32_t *out)
     static const struct {
         const char *text;
         uint32_t mode;
-    } modes[] = {{"0600", 0600}, {"600", 0600}, {"0640", 0640}, {"640", 0640}, {"0660", 0660}, {"660", 0660}};
+    } modes[] = {{"0600", 0600}, {"600", 0600}, {"0640", 0640}, {"640", 0640}};
     for (unsigned i = 0; i < sizeof modes / sizeof *modes; i++) {
         if (strcmp(modes[i].text, text) == 0) {
             *out = modes[i].mode;
@@ -339,7 +339,7 @@ const char *value_units(unsigned index, int error)
     case SET_SPIN:
         return "write a number of microseconds from 0 to 1000000";
     case SET_MODE:
-        return "write 0600, 0640 or 0660";
+        return "write 0600, or 0640 to let a group read: no mode lets it write";
     case SET_QUARANTINE:
         return range ? "it must be at most 24h" : "that is no duration: write a number with ns, us, ms, s, m or h";
     case SET_LOG_LEVEL:
@@ -408,6 +408,21 @@ static const uint64_t *size_field(const struct settings *s, unsigned index)
     }
 }
 
+bool settings_share(const struct settings *s, unsigned index, uint64_t *bytes)
+{
+    bool is = index == SET_HIGH || index == SET_LOW || index == SET_DRAFT_QUOTA;
+    if (is)
+        *bytes = *size_field(s, index);
+    return is;
+}
+
+/* The low mark that follows the high one was said nowhere. */
+static bool share_was_said(const struct settings *s, unsigned index)
+{
+    return index != SET_LOW || s->source[SET_LOW].origin != ORIGIN_DEFAULT ||
+           s->source[SET_HIGH].origin == ORIGIN_DEFAULT;
+}
+
 static const char *text_field(const struct settings *s, unsigned index)
 {
     switch (index) {
@@ -432,7 +447,10 @@ void settings_value(const struct settings *s, unsigned index, char *out, size_t 
 {
     const uint64_t *bytes = size_field(s, index);
     const char *text = text_field(s, index);
-    if (bytes != NULL)
+    uint64_t share;
+    if (settings_share(s, index, &share) && share_was_said(s, index))
+        snprintf(out, size, "%s", s->source[index].text);
+    else if (bytes != NULL)
         show_size(*bytes, out, size);
     else if (text != NULL)
         snprintf(out, size, "%s", text);

@@ -1,6 +1,8 @@
 /* space.c: reads what the kernel says of itself; see space.h. */
 #include "store/shell/space.h"
 
+#include "store/amount.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
@@ -15,15 +17,6 @@
 #include <unistd.h>
 
 #define PATH_SIZE 1024
-
-/* "12.50 GiB", "300.0 MiB": with the digits that tell needed from free. */
-static void amount(uint64_t bytes, char out[32])
-{
-    if (bytes >= UINT64_C(1) << 30)
-        snprintf(out, 32, "%.2f GiB", (double)bytes / (double)(1u << 30));
-    else
-        snprintf(out, 32, "%.1f MiB", (double)bytes / (double)(1u << 20));
-}
 
 static bool read_number(const char *path, uint64_t *out)
 {
@@ -170,6 +163,13 @@ static bool may_lock(uint64_t bytes, uint64_t *limit)
            (data[CAP_TO_INDEX(CAP_IPC_LOCK)].effective & CAP_TO_MASK(CAP_IPC_LOCK));
 }
 
+bool space_in_memory(int fd)
+{
+    struct statfs fs;
+    return fstatfs(fd, &fs) != 0 || fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC ||
+           fs.f_type == HUGETLBFS_MAGIC;
+}
+
 static int check_file_system(const struct space_need *n, char *why, size_t why_size)
 {
     struct statvfs fs;
@@ -178,7 +178,7 @@ static int check_file_system(const struct space_need *n, char *why, size_t why_s
     uint64_t left = (uint64_t)fs.f_bavail * fs.f_frsize;
     if (left >= n->bytes)
         return 0;
-    char need[32], there[32];
+    char need[AMOUNT_SIZE], there[AMOUNT_SIZE];
     amount(n->bytes, need);
     amount(left, there);
     snprintf(why, why_size,
@@ -194,7 +194,7 @@ static int check_memory(const struct space_need *n, char *why, size_t why_size)
     if (fstatfs(n->dir_fd, &fs) != 0 || (fs.f_type != TMPFS_MAGIC && fs.f_type != RAMFS_MAGIC))
         return 0;
     uint64_t left;
-    char need[32], there[32], where[PATH_SIZE];
+    char need[AMOUNT_SIZE], there[AMOUNT_SIZE], where[PATH_SIZE];
     amount(n->bytes, need);
     if (space_cgroup(n->root, &left, where, sizeof where) && left < n->bytes) {
         amount(left, there);
@@ -220,7 +220,7 @@ static int check_memlock(const struct space_need *n, char *why, size_t why_size)
     uint64_t limit = 0;
     if (n->lock != MEM_LOCK_REQUIRED || may_lock(n->lock_bytes, &limit))
         return 0;
-    char need[32], there[32];
+    char need[AMOUNT_SIZE], there[AMOUNT_SIZE];
     amount(n->lock_bytes, need);
     amount(limit, there);
     snprintf(why, why_size,

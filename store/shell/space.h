@@ -27,5 +27,7 @@ int space_check(const struct space_need *n, char *why, size_t why_size);
 bool space_cgroup(const char *root, uint64_t *left, char *where, size_t where_size);
 /* MemAvailable; false if it can't be read. */
 bool space_memory(const char *root, uint64_t *left);
+/* Whether the file system keeps its files in memory, and never writes them to a disk. */
+bool space_in_memory(int fd);
 
 #endif

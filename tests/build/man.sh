@@ -19,9 +19,24 @@ must_find "berth_hold: its comment does not mention 'ttl_ns'" 's/ttl_ns (\(|of)/
 must_find "BERTH_EHELD: no comment says" 's/^( \* .*)BERTH_EHELD, /\1/'
 
 "$PYTHON" tools/mkman store/berth.h "$directory/man3"
+"$PYTHON" tools/mkman --tools "$BUILD/bin" "$directory"
 status=0
-for page in "$directory"/man3/*.3; do
-    warnings=$(LC_ALL=C.UTF-8 groff -man -ww -Tutf8 -rLL=120n "$page" 2>&1 >/dev/null)
+for page in "$directory"/man[138]/*; do
+    warnings=$(LC_ALL=C.UTF-8 groff -man -ww -Tutf8 -rLL=100n -P-cbou "$page" 2>&1 >"$directory/text")
     [ -z "$warnings" ] || { echo "$warnings"; status=1; }
+    ! grep -nE '.{101}' "$directory/text" || { echo "${page##*/}: lines of more than 100 columns"; status=1; }
+    ! sed -n '/^ERRORS/,/^[A-Z]/p' "$directory/text" | grep -F 'Any thread' || { echo "${page##*/}: no error"; status=1; }
+done
+
+# Nothing that the help texts name is lost on the way.
+lacks() { # page, words
+    echo "$1: '$2' is missing"
+    status=1
+}
+for name in $("$BUILD/bin/berthd" --help | grep -oE '^  --[a-z-]+'); do
+    grep -qF -- "${name//-/\\-}" "$directory/man8/berthd.8" || lacks berthd.8 "$name"
+done
+for name in $("$BUILD/bin/berth" --help | sed -n 's/^  \([a-z]*\) .*/\1/p') overhead; do
+    grep -qw -- "$name" "$directory/man1/berth.1" || lacks berth.1 "$name"
 done
 exit $status

@@ -1,4 +1,5 @@
-# No tabs, no blanks at the end of a line, a newline at the end of a file; C lines of 120 columns at most.
+# No tabs, no blanks at the end of a line, a newline at the end of a file; C lines of 120 columns at most; no place to be
+# filled in the docs.
 set -euo pipefail
 . tests/build/sources.sh
 status=0
@@ -14,5 +15,6 @@ for file in "${texts[@]}"; do
     [ -z "$(tail -c 1 "$file")" ] || report "$file: does not end with a newline"
 done
 ! grep -nHE '.{121}' "${c[@]}" || report "these lines have more than 120 columns"
+! grep -nH '^@' README.md docs/*.md || report "these lines wait to be filled"
 ! grep -nHEw 'TODO|FIXME|XXX' "${c[@]}" || report "unfinished work is marked in the code"
 exit $status

@@ -235,6 +235,7 @@ static uint32_t any_message(void)
     m->bytes = bytes;
     m->op = op;
     m->flags = draw_below(8) == 0;
+    m->stamp = draw_below(8) ? 0 : draw();
     m->deadline = draw_below(3) ? 0 : (int64_t)(draw() >> 1);
     m->id = draw_below(16) ? draw_below(100000) : draw();
     return bytes;

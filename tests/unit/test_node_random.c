@@ -303,6 +303,7 @@ static void request(struct life *l)
     struct msg_head *m = any_message(l);
     m->deadline = any_deadline(l);
     m->flags = draw_below(8) ? 0 : MSG_AGAIN;
+    m->stamp = draw_below(8) ? m->stamp : draw();
     if (node_session_ready(l->c.node, l->session[i])) {
         core_request(&l->c, l->session[i], m);
     }

@@ -353,6 +353,60 @@ static void report_json(const struct bench *b, const struct bench_result *r)
     fflush(stdout);
 }
 
+static const char *text_of_time(char out[24], double ns)
+{
+    if (ns < 1e3)
+        snprintf(out, 24, "%.1f ns", ns);
+    else if (ns < 1e6)
+        snprintf(out, 24, "%.2f us", ns / 1e3);
+    else if (ns < 1e9)
+        snprintf(out, 24, "%.2f ms", ns / 1e6);
+    else
+        snprintf(out, 24, "%.2f s", ns / 1e9);
+    return out;
+}
+
+static const char *text_of_rate(char out[24], double bytes)
+{
+    if (bytes >= 1e9)
+        snprintf(out, 24, "%.2f GB/s", bytes / 1e9);
+    else
+        snprintf(out, 24, "%.2f MB/s", bytes / 1e6);
+    return out;
+}
+
+/* A baseline's name ends with its unit, "memcpy_bytes_per_second": its words, and the value in a unit for people. */
+static void print_baseline(const struct bench_result *r)
+{
+    static const char *const units[] = {"_ns", "_bytes_per_second", "_per_second"};
+    size_t n = strlen(r->baseline), unit = 0, cut;
+    char name[64], value[24];
+
+    while (unit < 3 && ((cut = strlen(units[unit])) > n || strcmp(r->baseline + n - cut, units[unit]) != 0))
+        unit++;
+    snprintf(name, sizeof(name), "%.*s", (int)(unit < 3 ? n - strlen(units[unit]) : n), r->baseline);
+    for (char *c = name; *c; c++)
+        *c = *c == '_' ? ' ' : *c;
+    if (unit == 0)
+        text_of_time(value, r->value);
+    else if (unit == 1)
+        text_of_rate(value, r->value);
+    else
+        snprintf(value, sizeof(value), "%.0f a second", r->value);
+    printf("  %-10s %s: %s\n", "baseline", name, value);
+}
+
+static void print_latency(const struct bench_result *r)
+{
+    char mean[24], p50[24], p99[24], p999[24];
+
+    if (!r->latency || !r->latency->count)
+        return;
+    printf("  %-10s mean %s, p50 %s, p99 %s, p999 %s%s\n", "latency", text_of_time(mean, stat_mean(r->latency)),
+           text_of_time(p50, stat_percentile(r->latency, 0.5)), text_of_time(p99, stat_percentile(r->latency, 0.99)),
+           text_of_time(p999, stat_percentile(r->latency, 0.999)), r->timed > 1 ? " (means of batches)" : "");
+}
+
 static void print_rate(const struct bench_result *r)
 {
     char bytes[24];
@@ -361,7 +415,7 @@ static void print_rate(const struct bench_result *r)
         return;
     printf("  %-10s %.0f a second", r->unit, (double)r->ops / r->seconds);
     if (r->bytes)
-        printf(", %s a second", cli_bytes(bytes, (uint64_t)((double)r->bytes / r->seconds)));
+        printf(", %s", text_of_rate(bytes, (double)r->bytes / r->seconds));
     putchar('\n');
 }
 
@@ -376,10 +430,8 @@ void bench_report(const struct bench *b, const struct bench_result *r)
     printf("%s: %s, %llu objects of %s, depth %u, threads %u\n", b->which->name, b->which->doc,
            (unsigned long long)b->objects, cli_bytes(size, b->size), b->depth, b->threads);
     print_rate(r);
-    if (r->latency && r->latency->count)
-        printf("  %-10s mean %.1f ns, p50 %.1f, p99 %.1f, p999 %.1f%s\n", "latency", stat_mean(r->latency),
-               stat_percentile(r->latency, 0.5), stat_percentile(r->latency, 0.99), stat_percentile(r->latency, 0.999),
-               r->timed > 1 ? " (means of batches)" : "");
-    printf("  %-10s %s %.1f\n  %-10s %.3f\n", "baseline", r->baseline, r->value, "ratio", r->ratio);
+    print_latency(r);
+    print_baseline(r);
+    printf("  %-10s %.3f\n", "ratio", r->ratio);
     fflush(stdout);
 }

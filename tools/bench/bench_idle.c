@@ -69,6 +69,24 @@ static void pass(double seconds)
         ;
 }
 
+static void report(const struct bench *b, double seconds, double cpu_seconds)
+{
+    double share = cpu_seconds / seconds;
+
+    if (!cli.json) {
+        printf("%s: %s, %llu objects, one client attached\n  %-10s %.3f ms a second, %.3f %% of a core\n",
+               b->which->name, b->which->doc, (unsigned long long)b->objects, "CPU", 1e3 * share, 1e2 * share);
+        fflush(stdout);
+        return;
+    }
+    bench_report(b, &(struct bench_result){.unit = "idle",
+                                           .timed = 1,
+                                           .seconds = seconds,
+                                           .baseline = "one_core_cpu_ns_per_second",
+                                           .value = 1e9,
+                                           .ratio = share});
+}
+
 static int measure(struct bench *b, pid_t pid)
 {
     uint64_t before, after;
@@ -86,12 +104,7 @@ static int measure(struct bench *b, pid_t pid)
     if (error)
         return error;
     seconds = (double)(bench_now() - begin) / 1e9;
-    bench_report(b, &(struct bench_result){.unit = "idle",
-                                           .timed = 1,
-                                           .seconds = seconds,
-                                           .baseline = "one_core_cpu_ns_per_second",
-                                           .value = 1e9,
-                                           .ratio = (double)(after - before) / 1e9 / seconds});
+    report(b, seconds, (double)(after - before) / 1e9);
     return 0;
 }
 
