@@ -96,7 +96,8 @@ static int check_record(void *arg, struct key_ref key, const struct record *r)
     c->result.records++;
     show_key(c, key);
     if (!r) {
-        differ(c, "record '%s' of namespace %" PRIu32 " cannot be decoded", c->key, key.ns);
+        differ(c, "record '%s' of namespace %" PRIu32 " cannot be decoded: the index is damaged, remove the region",
+               c->key, key.ns);
         return 0;
     }
     if (r->slot >= c->headers) {

@@ -25,6 +25,9 @@ int lmdb_error(int rc)
     case MDB_INVALID:
     case MDB_VERSION_MISMATCH:
     case MDB_INCOMPATIBLE:
+    case MDB_CURSOR_FULL: /* deeper, fuller or larger than anything that LMDB writes */
+    case MDB_PAGE_FULL:
+    case MDB_MAP_RESIZED:
         return -EBADMSG;
     default:
         return rc > 0 ? -rc : -EIO;

@@ -36,9 +36,9 @@ struct lmdb_index;
 uint64_t lmdb_file_bytes(uint64_t map_bytes);
 
 /* 0; -ENOSPC: the file system has no room for lmdb_file_bytes (files that were not there are removed again, others keep
- * their size); -EBADMSG: what is there is no index or is damaged; -EIO; -EBUSY: open in this process; -EINVAL:
- * map_bytes below LMDB_MAP_MIN; -ENOMEM; another -errno of the files. NOSYNC | NOTLS always. A map smaller than what is
- * in use is taken as it is: puts are refused until enough was deleted. */
+ * their size); -EBADMSG: what is there is no index or is damaged (every page is looked at); -EIO; -EBUSY: open in this
+ * process; -EINVAL: map_bytes below LMDB_MAP_MIN; -ENOMEM; another -errno of the files. NOSYNC | NOTLS always. A map
+ * smaller than what is in use is taken as it is: puts are refused until enough was deleted. */
 int lmdb_open(struct lmdb_index **out, const struct lmdb_config *config);
 void lmdb_close(struct lmdb_index *ix);
 

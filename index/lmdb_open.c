@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "index/batch.h"
 #include "index/lmdb_env.h"
+#include "index/lmdb_verify.h"
 
 #include <endian.h>
 #include <errno.h>
@@ -27,6 +28,8 @@
 /* POSIX locks belong to the process: a second open would share them, and its close would drop them. */
 static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct lmdb_index *open_list;
+
+static const char *const table_names[TABLES] = {"objects", "meta", "sessions", "namespaces"};
 
 struct file {
     char path[PATH_BYTES];
@@ -118,6 +121,19 @@ static int file_prepare(struct file *f, const char *dir, const char *name, uint6
     return rc;
 }
 
+/* Before LMDB maps it: an empty one is new. */
+static int file_verify(const struct file *f)
+{
+    if (f->size == 0)
+        return 0;
+    int fd = open(f->path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    int rc = lmdb_verify(fd, (uint64_t)f->size, table_names, TABLES);
+    close(fd);
+    return rc;
+}
+
 static int file_allocate(const struct file *f, uint64_t bytes)
 {
     int fd = open(f->path, O_RDWR | O_CLOEXEC);
@@ -176,8 +192,7 @@ static int env_open(struct lmdb_index *ix, const struct lmdb_config *c, uint64_t
     return 0;
 }
 
-/* A file that was cut short would be read beyond its end. */
-static int env_size(struct lmdb_index *ix, const struct file *data)
+static void env_size(struct lmdb_index *ix)
 {
     MDB_envinfo info;
     MDB_stat st;
@@ -186,9 +201,6 @@ static int env_size(struct lmdb_index *ix, const struct file *data)
     ix->page_bytes = st.ms_psize;
     ix->total_pages = info.me_mapsize / st.ms_psize;
     ix->limit_pages = ix->map_bytes / st.ms_psize;
-    if (data->size > 0 && (info.me_last_pgno + 1) * (uint64_t)st.ms_psize > (uint64_t)data->size)
-        return -EBADMSG;
-    return 0;
 }
 
 static int check_numbers(struct lmdb_index *ix, MDB_txn *txn)
@@ -208,13 +220,12 @@ static int check_numbers(struct lmdb_index *ix, MDB_txn *txn)
 
 static int tables_open(struct lmdb_index *ix)
 {
-    static const char *const names[TABLES] = {"objects", "meta", "sessions", "namespaces"};
     MDB_txn *txn;
     int rc = mdb_txn_begin(ix->env, NULL, 0, &txn);
     if (rc != 0)
         return lmdb_error(rc);
     for (unsigned i = 0; i < TABLES && rc == 0; i++)
-        rc = mdb_dbi_open(txn, names[i], MDB_CREATE, &ix->dbi[i]);
+        rc = mdb_dbi_open(txn, table_names[i], MDB_CREATE, &ix->dbi[i]);
     int err = rc == 0 ? check_numbers(ix, txn) : lmdb_error(rc);
     if (err < 0) {
         mdb_txn_abort(txn);
@@ -258,9 +269,8 @@ static int open_mapped(struct lmdb_index *ix, const struct lmdb_config *c, const
     int rc = env_open(ix, c, bytes);
     if (rc < 0)
         return rc;
-    rc = env_size(ix, data);
-    if (rc == 0)
-        rc = tables_open(ix);
+    env_size(ix);
+    rc = tables_open(ix);
     if (rc < 0)
         goto close_env;
     rc = grow_for_deletes(ix, c, data, &bytes);
@@ -284,7 +294,9 @@ static int open_files(struct lmdb_index *ix, const struct lmdb_config *c)
     int rc = file_prepare(&data, c->dir, DATA_NAME, c->preallocate ? bytes : 0, c->mode);
     if (rc < 0)
         return rc;
-    rc = file_prepare(&lock, c->dir, LOCK_NAME, c->preallocate ? LOCK_BYTES : 0, c->mode);
+    rc = file_verify(&data);
+    if (rc == 0)
+        rc = file_prepare(&lock, c->dir, LOCK_NAME, c->preallocate ? LOCK_BYTES : 0, c->mode);
     if (rc < 0)
         goto undo_data;
     rc = open_mapped(ix, c, &data, bytes);

@@ -37,7 +37,7 @@ int attach_connect(const char *path)
         return -ENAMETOOLONG;
     }
     strcpy(to.sun_path, path);
-    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    int fd = fd_above_stdio(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
     if (fd < 0) {
         return -errno;
     }
@@ -64,7 +64,7 @@ static int send_hello(struct berth *b, int socket)
     if (pidfd < 0) {
         return -errno;
     }
-    int fds[ATTACH_HELLO_FDS] = {b->ring_fd, b->calls.wake_fd, pidfd};
+    int fds[ATTACH_HELLO_FDS] = {b->ring_fd.fd, b->calls.wake_fd.fd, pidfd};
     union {
         struct cmsghdr align;
         char bytes[CMSG_SPACE(sizeof fds)];
@@ -84,8 +84,9 @@ static int send_hello(struct berth *b, int socket)
 
 /* ---- welcome ---- */
 
-/* Takes every descriptor that came, so that none is lost; those beyond the welcome's are closed. */
-static unsigned take_fds(struct msghdr *m, int *fds)
+/* Takes every descriptor that came, so that none is lost; those beyond the welcome's are closed. none_left: one could
+ * not be taken for want of numbers. */
+static unsigned take_fds(struct msghdr *m, int *fds, bool *none_left)
 {
     unsigned found = 0;
     for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c)) {
@@ -97,6 +98,8 @@ static unsigned take_fds(struct msghdr *m, int *fds)
             int fd;
             memcpy(&fd, CMSG_DATA(c) + i * sizeof fd, sizeof fd);
             if (found < ATTACH_WELCOME_FDS) {
+                fd = fd_above_stdio(fd);
+                *none_left |= fd < 0;
                 fds[found++] = fd;
             } else {
                 close(fd);
@@ -141,14 +144,21 @@ static int receive_welcome(int socket, int64_t until, struct attach_welcome *w, 
     if (n < 0) {
         return -errno;
     }
-    unsigned found = take_fds(&m, fds);
+    bool none_left = false;
+    unsigned found = take_fds(&m, fds, &none_left);
     if (n == 0) {
         return -ECONNRESET;
     }
-    if (n != (ssize_t)sizeof *w || w->magic != ATTACH_MAGIC || (m.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) ||
-        (w->status == 0 && found != ATTACH_WELCOME_FDS)) {
+    /* There is room for more than a welcome has: what is cut off did not fit into this process's table. */
+    if (none_left || ((m.msg_flags & MSG_CTRUNC) && found < ATTACH_WELCOME_FDS)) {
+        rc = -EMFILE;
+    } else if (n != (ssize_t)sizeof *w || w->magic != ATTACH_MAGIC || (m.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) ||
+               (w->status == 0 && found != ATTACH_WELCOME_FDS)) {
+        rc = BERTH_EFORMAT;
+    }
+    if (rc) {
         close_fds(fds, ATTACH_WELCOME_FDS);
-        return BERTH_EFORMAT;
+        return rc;
     }
     w->sentence[sizeof w->sentence - 1] = '\0';
     return 0;
@@ -256,6 +266,12 @@ static int refused(const struct attach_welcome *w)
     return berth_fail(w->status, "%s", w->sentence[0] ? w->sentence : berth_error_text(w->status));
 }
 
+int attach_fail_descriptors(int error)
+{
+    return berth_fail(error, error == -EMFILE ? "no descriptor is left in this process: raise its limit (ulimit -n)"
+                                              : "no descriptor is left in the system: raise fs.file-max");
+}
+
 int attach_first(struct berth *b, int socket)
 {
     struct attach_welcome w;
@@ -264,6 +280,9 @@ int attach_first(struct berth *b, int socket)
     if (rc) {
         if (rc == BERTH_EFORMAT) {
             return berth_fail_plain(rc);
+        }
+        if (rc == -EMFILE || rc == -ENFILE) {
+            return attach_fail_descriptors(rc);
         }
         return berth_fail(BERTH_ENODE, "the node closed the connection or did not answer: %s", berth_error_text(rc));
     }
@@ -279,8 +298,8 @@ int attach_first(struct berth *b, int socket)
         return rc == -EPROTO ? berth_fail_plain(BERTH_EFORMAT)
                              : berth_fail(rc, "the region could not be mapped: %s", berth_error_text(rc));
     }
-    b->calls.doorbell = fds[FD_DOORBELL];
-    b->calls.socket = socket;
+    fd_keep(&b->calls.doorbell, fds[FD_DOORBELL]);
+    fd_keep(&b->calls.socket, socket);
     b->session = w.session;
     b->object_max = w.object_max < OBJECT_MAX ? w.object_max : OBJECT_MAX;
     memcpy(b->uuid, w.uuid, sizeof b->uuid);
@@ -305,17 +324,20 @@ static void reset_ring(struct ring_shared *r)
 static void take_over(struct berth *b, int socket, int doorbell)
 {
     pthread_mutex_lock(&b->lock);
-    int old = b->calls.socket, old_bell = b->calls.doorbell;
-    b->calls.socket = socket;
-    b->calls.doorbell = doorbell;
-    queues_watch(b, old, socket);
+    struct kept_fd old = b->calls.socket, old_bell = b->calls.doorbell;
+    fd_keep(&b->calls.socket, socket);
+    fd_keep(&b->calls.doorbell, doorbell);
+    queues_watch(b, old.fd, socket);
     pthread_mutex_unlock(&b->lock);
-    close(old);
-    close(old_bell);
+    fd_drop(&old);
+    fd_drop(&old_bell);
 }
 
 int attach_again(struct berth *b)
 {
+    if (calls_lost(b)) {
+        return -EBADF;
+    }
     int socket = attach_connect(b->path);
     if (socket < 0) {
         return socket;
@@ -323,7 +345,9 @@ int attach_again(struct berth *b)
     struct attach_welcome w;
     int fds[ATTACH_WELCOME_FDS];
     /* Where it was this side that gave up, the node still has the session connected, and would refuse it to another. */
-    shutdown(b->calls.socket, SHUT_RDWR);
+    if (fd_is_ours(&b->calls.socket)) {
+        shutdown(b->calls.socket.fd, SHUT_RDWR);
+    }
     atomic_store_explicit(&b->muted, true, memory_order_relaxed);
     reset_ring(b->ring);
     int rc = greet(b, socket, client_now() + AGAIN_NS, &w, fds);

@@ -23,7 +23,7 @@ int calls_init(struct berth *b)
     pthread_mutex_init(&e->drain, NULL);
     e->next_limit = INT64_MAX;
     e->spin_ns = CALL_SPIN_NS;
-    e->socket = e->wake_fd = e->doorbell = -1;
+    e->socket = e->wake_fd = e->doorbell = FD_NONE;
     return 0;
 }
 
@@ -116,7 +116,7 @@ static void ring_bell(struct berth *b)
     if (atomic_load_explicit(&b->ring->node_sleeping, memory_order_relaxed) &&
         atomic_exchange_explicit(&b->ring->node_sleeping, 0, memory_order_seq_cst)) {
         uint64_t one = 1;
-        if (write(b->calls.doorbell, &one, sizeof one) < 0) {
+        if (!calls_lost(b) && write(b->calls.doorbell.fd, &one, sizeof one) < 0) {
             return; /* full: it has been rung */
         }
     }

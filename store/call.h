@@ -10,6 +10,7 @@
 #ifndef BERTH_STORE_CALL_H
 #define BERTH_STORE_CALL_H
 
+#include "store/fd.h"
 #include "store/msg.h"
 #include "store/ring.h"
 
@@ -78,7 +79,7 @@ struct calls {
     bool dozing;         /* and whether it is in poll, until .. */
     int64_t look;        /* .. this */
     struct ring_end requests;
-    int socket, wake_fd, doorbell;
+    struct kept_fd socket, wake_fd, doorbell;
 
     pthread_mutex_t drain; /* the reply ring's consumer */
     struct ring_end replies;
@@ -126,6 +127,9 @@ int calls_resume(struct berth *b);
 
 /* Between call.c and wait.c. Who holds `drain`: takes every reply that is there; whether there was one. */
 bool calls_drain(struct berth *b);
+/* Whether the application has closed the handle's descriptors under it. Eventfds can't be told from others of their
+ * kind at no cost: the ring's file, which goes with them, can. */
+bool calls_lost(const struct berth *b);
 /* Under the lock: whoever leads looks again, if it dozes. */
 void calls_poke(struct berth *b);
 /* Under the lock: moves unsent calls into the ring, as many as fit. */

@@ -16,6 +16,8 @@
 #include <time.h>
 #include <unistd.h>
 
+_Static_assert(sizeof((struct berth *)0)->path == WHERE_PATH, "path");
+
 #define DEFAULT_TIMEOUT_NS INT64_C(30000000000)
 #define DETACH_NS INT64_C(1000000000)
 /* In words; away from the start of a page, where the hot stores of a get may be (see thread.c). */
@@ -161,15 +163,25 @@ static int make_life(struct berth *b)
 
 static int make_ring(struct berth *b)
 {
-    b->ring_fd = memfd_create("berth-ring", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (b->ring_fd < 0 || ftruncate(b->ring_fd, sizeof(struct ring_shared)) != 0 ||
-        fcntl(b->ring_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+    int fd = fd_above_stdio(memfd_create("berth-ring", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    int error = errno;
+    fd_keep(&b->ring_fd, fd);
+    if (fd < 0) {
+        return -error;
+    }
+    if (ftruncate(fd, sizeof(struct ring_shared)) != 0 ||
+        fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
         return -errno;
     }
-    b->ring = map_shared(b->ring_fd, sizeof(struct ring_shared), PROT_READ | PROT_WRITE);
-    b->calls.wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (!b->ring || b->calls.wake_fd < 0) {
+    b->ring = map_shared(fd, sizeof(struct ring_shared), PROT_READ | PROT_WRITE);
+    if (!b->ring) {
         return -errno;
+    }
+    fd = fd_above_stdio(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    error = errno;
+    fd_keep(&b->calls.wake_fd, fd);
+    if (fd < 0) {
+        return -error;
     }
     b->ring->magic = RING_MAGIC;
     b->ring->format = LAYOUT_FORMAT;
@@ -179,11 +191,12 @@ static int make_ring(struct berth *b)
     return 0;
 }
 
-static void close_fd(int fd)
+static void drop_fds(struct berth *b)
 {
-    if (fd >= 0) {
-        close(fd);
-    }
+    fd_drop(&b->ring_fd);
+    fd_drop(&b->calls.wake_fd);
+    fd_drop(&b->calls.doorbell);
+    fd_drop(&b->calls.socket);
 }
 
 /* Whatever stage opening has reached. */
@@ -191,10 +204,7 @@ static void dismantle(struct berth *b)
 {
     attach_unmap(b);
     unmap_shared(b->ring, sizeof(struct ring_shared));
-    close_fd(b->ring_fd);
-    close_fd(b->calls.wake_fd);
-    close_fd(b->calls.doorbell);
-    close_fd(b->calls.socket);
+    drop_fds(b);
     if (b->server) {
         server_embedded_stop(b->server);
     }
@@ -215,7 +225,7 @@ static struct berth *make(void)
         return NULL;
     }
     memset(b, 0, sizeof *b);
-    b->ring_fd = -1;
+    b->ring_fd = FD_NONE;
     if (calls_init(b)) {
         free(b);
         return NULL;
@@ -240,6 +250,9 @@ static int connect_path(struct berth *b, const char *path)
         return berth_fail(-EINVAL, "a socket path of %d bytes: 1 to %zu are possible", n, sizeof b->path - 1);
     }
     int fd = attach_connect(b->path);
+    if (fd == -EMFILE || fd == -ENFILE) {
+        return attach_fail_descriptors(fd);
+    }
     if (fd == -EACCES || fd == -EPERM) {
         return berth_fail(-EACCES, "no permission for socket '%s': run as the node's user or group", b->path);
     }
@@ -257,8 +270,11 @@ static int connect_default(struct berth *b)
     for (unsigned i = 0; i < n; i++) {
         int fd = where_trusted(list[i]) ? attach_connect(list[i]) : -ENOENT;
         if (fd >= 0) {
-            snprintf(b->path, sizeof b->path, "%s", list[i]);
+            memcpy(b->path, list[i], sizeof b->path);
             return fd;
+        }
+        if (fd == -EMFILE || fd == -ENFILE) {
+            return attach_fail_descriptors(fd);
         }
         if (!denied && (fd == -EACCES || fd == -EPERM)) {
             denied = list[i];
@@ -267,8 +283,9 @@ static int connect_default(struct berth *b)
     if (denied) {
         return connect_path(b, denied);
     }
-    return berth_fail(BERTH_ENODE, "no node at '%s'%s%s%s or '%s': start berthd, or name another with -n or $BERTH_NODE",
-                      list[0], n > 2 ? ", '" : "", n > 2 ? list[1] : "", n > 2 ? "'" : "", list[n - 1]);
+    return berth_fail(BERTH_ENODE,
+                      "no node at '%s'%s%s%s or '%s': start berthd, or name another with -n or $BERTH_NODE", list[0],
+                      n > 2 ? ", '" : "", n > 2 ? list[1] : "", n > 2 ? "'" : "", list[n - 1]);
 }
 
 static int start_embedded(struct berth *b, const char *settings)
@@ -321,7 +338,8 @@ int berth_open(struct berth **out, const char *node, const struct berth_open_opt
     rc = make_life(b);
     rc = rc ? rc : make_ring(b);
     if (rc) {
-        berth_fail(rc, "no memory or descriptor for the handle: %s", berth_error_text(rc));
+        rc = rc == -EMFILE || rc == -ENFILE ? attach_fail_descriptors(rc)
+                                            : berth_fail(rc, "no memory for the handle: %s", berth_error_text(rc));
         goto fail;
     }
     int socket = reach(b, node);
@@ -346,10 +364,7 @@ fail:
 /* What the child of a fork may do: its copy's memory and descriptors go, node, locks and mappings are the parent's. */
 static void close_in_child(struct berth *b)
 {
-    close_fd(b->ring_fd);
-    close_fd(b->calls.wake_fd);
-    close_fd(b->calls.doorbell);
-    close_fd(b->calls.socket);
+    drop_fds(b);
     munmap(b->life - LIFE_OFFSET, PAGE_BYTES);
     free(b->calls.reply);
     free(b);

@@ -12,6 +12,7 @@
 #include "store/berth.h"
 #include "store/call.h"
 #include "store/error.h"
+#include "store/fd.h"
 #include "store/grant.h"
 #include "store/token.h"
 
@@ -58,7 +59,7 @@ struct berth {
     uint8_t uuid[16];
     uint64_t session;
     uint64_t object_max;
-    int ring_fd;
+    struct kept_fd ring_fd;
 
     pthread_mutex_t lock;
     struct calls calls;
@@ -91,7 +92,10 @@ bool client_keeps(const struct berth *b, uint32_t ns);
 int attach_connect(const char *path);
 int attach_first(struct berth *b, int socket);
 void attach_unmap(struct berth *b);
-/* One try to go on with the session: 1: the session goes on; 0: it does not, the pool is another; negative: not now. */
+/* Records that no descriptor is left, here or in the system; returns the error. */
+int attach_fail_descriptors(int error);
+/* One try to go on with the session: 1: the session goes on; 0: it does not, the pool is another; -EBADF: the handle's
+ * descriptors are gone; another negative one: not now. */
 int attach_again(struct berth *b);
 
 #endif

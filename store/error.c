@@ -74,6 +74,8 @@ static const char *known(int number)
         return "the deadline passed before it was done: allow more time";
     case EINVAL:
         return "an argument is out of range: see the function's manual page";
+    case EBADF:
+        return "the application closed the handle's descriptors: open the handle again";
     case EOPNOTSUPP:
         return "a later version has this: leave the flag or operation out";
     default:

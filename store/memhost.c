@@ -99,8 +99,8 @@ static int open_whole(int *out, const char *path, uint64_t bytes, int *made, cha
     else if ((uint64_t)st.st_size == bytes)
         e = 1;
     else if (st.st_size != 0)
-        e = refuse(-EINVAL, why, why_size, "'%s' has %s, not %.2f: set the old pool size, or remove the region",
-                   path, amount((uint64_t)st.st_size, has), amount(bytes, wants));
+        e = refuse(-EINVAL, why, why_size, "'%s' has %s, not %s: set the old pool size, or remove the region", path,
+                   amount((uint64_t)st.st_size, has), amount(bytes, wants));
     else {
         *made = 1; /* empty: what an interrupted start left */
         e = allocate(fd, path, bytes, why, why_size);

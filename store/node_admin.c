@@ -334,7 +334,7 @@ void request_namespace(struct node *n, struct session *s, const struct msg_head 
         }
         return;
     }
-    if (!s->writable) { /* a reader may ask for a name, but not make one */
+    if (!s->writable) {                             /* a reader may ask for a name, but not make one */
         reply_add(n, s->id, m, BERTH_EREADONLY, 0); /* how a probe learns that there is none: nothing was refused */
         return;
     }

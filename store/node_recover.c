@@ -28,6 +28,7 @@ struct recovery {
     uint64_t n_kept, room;
     struct lookup_repair *repair;
     uint64_t counter;
+    bool stuck; /* the key of a record is no key, or does not find it: no delete would */
     int status;
 };
 
@@ -112,13 +113,24 @@ static void find_expiries(struct node *n, const struct record *r)
     }
 }
 
+static void drop_record(struct recovery *rec, struct key_ref key)
+{
+    struct node *n = rec->n;
+    struct record found;
+    n->counters[NODE_RECOVERED_DROPPED]++;
+    if (n->c.index->get(n->c.ix, key, &found) == -ENOENT) {
+        rec->stuck = true;
+    } else {
+        batch_delete(n->open->batch, key);
+    }
+}
+
 static int each_record(void *arg, struct key_ref key, const struct record *r)
 {
     struct recovery *rec = arg;
     struct node *n = rec->n;
     if (!r || !r->ready || !record_fits(n, key, r)) {
-        n->counters[NODE_RECOVERED_DROPPED]++;
-        batch_delete(n->open->batch, key);
+        drop_record(rec, key);
         return 0;
     }
     n->mark[r->slot] |= MARK_SEEN;
@@ -337,9 +349,16 @@ int recover(struct node *n)
     }
     n->counter = rec.counter > n->counter ? rec.counter : n->counter;
     free(rec.kept);
+    if (e == -EBADMSG) {
+        snprintf(n->start_why, sizeof n->start_why, "the index is damaged: remove the region");
+        return e;
+    }
     if (e < 0) {
         snprintf(n->start_why, sizeof n->start_why, "the index of the region can't be read: %s", berth_error_text(e));
         return e;
+    }
+    if (rec.stuck) {
+        node_log(n, 1, "the index is damaged: remove the region");
     }
     name_unused_classes(n);
     say_recovered(n);

@@ -326,6 +326,18 @@ static bool heard(const struct node *n, const struct effect *e)
     return s && s->attached && s->connection == e->connection;
 }
 
+/* Rows of sessions and namespaces that may have been in a batch which was refused for its puts: they fit the reserve.
+ */
+static void write_rows_again(struct node *n)
+{
+    for (uint32_t i = 0; i < n->n_sessions; i++) {
+        batch_session(n->open->batch, n->session[i]->id, &n->session[i]->row);
+    }
+    for (uint32_t i = 0; i < n->n_names; i++) {
+        batch_namespace(n->open->batch, n->names[i].name, n->names[i].id, n->names[i].flags);
+    }
+}
+
 void work_committed(struct node *n, struct batch *batch, int32_t status)
 {
     struct work *w = n->flying;
@@ -338,6 +350,9 @@ void work_committed(struct node *n, struct batch *batch, int32_t status)
     if (status) {
         n->counters[NODE_COMMIT_FAILED]++;
         n->counter_kept = 0; /* its META may have been in there */
+        if (status == -ENOSPC && w->puts) {
+            write_rows_again(n);
+        }
     }
     for (uint32_t i = 0; i < w->n_effects; i++) {
         const struct effect *e = &w->effects[i];

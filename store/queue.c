@@ -42,24 +42,26 @@ struct berth_op *op_take(struct op_list *l)
 
 /* ---- the descriptor ---- */
 
-static int watch(int poll_fd, int fd)
+static int watch(const struct kept_fd *poll_fd, int fd)
 {
     struct epoll_event e = {.events = EPOLLIN};
-    return epoll_ctl(poll_fd, EPOLL_CTL_ADD, fd, &e) == 0 ? 0 : -errno;
+    return epoll_ctl(poll_fd->fd, EPOLL_CTL_ADD, fd, &e) == 0 ? 0 : -errno;
 }
 
 void queues_watch(struct berth *b, int old_socket, int socket)
 {
     for (struct berth_queue *q = b->queues; q; q = q->next) {
-        epoll_ctl(q->poll_fd, EPOLL_CTL_DEL, old_socket, NULL);
-        watch(q->poll_fd, socket);
+        if (fd_is_ours(&q->poll_fd)) {
+            epoll_ctl(q->poll_fd.fd, EPOLL_CTL_DEL, old_socket, NULL);
+            watch(&q->poll_fd, socket);
+        }
     }
 }
 
 void queue_wake(struct berth_queue *q)
 {
     uint64_t one = 1;
-    if (q->watched && write(q->event_fd, &one, sizeof one) < 0) {
+    if (q->watched && !calls_lost(q->b) && write(q->event_fd.fd, &one, sizeof one) < 0) {
         return; /* full: it is readable */
     }
 }
@@ -86,7 +88,7 @@ static void disarm(struct berth_queue *q)
     uint64_t count;
     if (q->watched) {
         calls_quiet(q->b);
-        if (read(q->event_fd, &count, sizeof count) < 0) {
+        if (!calls_lost(q->b) && read(q->event_fd.fd, &count, sizeof count) < 0) {
             return;
         }
     }
@@ -101,10 +103,24 @@ int berth_queue_fd(struct berth_queue *q)
     q->watched = true;
     arm(q);
     pthread_mutex_unlock(&q->b->lock);
-    return q->poll_fd;
+    return q->poll_fd.fd;
 }
 
 /* ---- open, close ---- */
+
+static int make_fds(struct berth_queue *q)
+{
+    int fd = fd_above_stdio(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)), error = errno;
+    fd_keep(&q->event_fd, fd);
+    q->poll_fd = FD_NONE;
+    if (fd < 0) {
+        return -error;
+    }
+    fd = fd_above_stdio(epoll_create1(EPOLL_CLOEXEC));
+    error = errno;
+    fd_keep(&q->poll_fd, fd);
+    return fd < 0 ? -error : 0;
+}
 
 int berth_queue_open(struct berth *b, unsigned depth, struct berth_queue **out)
 {
@@ -121,16 +137,14 @@ int berth_queue_open(struct berth *b, unsigned depth, struct berth_queue **out)
     }
     q->b = b;
     q->depth = depth;
-    q->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    q->poll_fd = epoll_create1(EPOLL_CLOEXEC);
-    if (q->event_fd < 0 || q->poll_fd < 0) {
-        rc = -errno;
+    rc = make_fds(q);
+    if (rc) {
         goto fail;
     }
     pthread_mutex_lock(&b->lock);
-    rc = watch(q->poll_fd, q->event_fd);
-    rc = rc ? rc : watch(q->poll_fd, b->calls.wake_fd);
-    rc = rc ? rc : watch(q->poll_fd, b->calls.socket);
+    rc = calls_lost(b) ? -EBADF : watch(&q->poll_fd, q->event_fd.fd);
+    rc = rc ? rc : watch(&q->poll_fd, b->calls.wake_fd.fd);
+    rc = rc ? rc : watch(&q->poll_fd, b->calls.socket.fd);
     if (rc == 0) {
         q->next = b->queues;
         b->queues = q;
@@ -141,14 +155,10 @@ int berth_queue_open(struct berth *b, unsigned depth, struct berth_queue **out)
         return 0;
     }
 fail:
-    if (q->event_fd >= 0) {
-        close(q->event_fd);
-    }
-    if (q->poll_fd >= 0) {
-        close(q->poll_fd);
-    }
+    fd_drop(&q->event_fd);
+    fd_drop(&q->poll_fd);
     free(q);
-    return berth_fail_plain(rc);
+    return rc == -EMFILE || rc == -ENFILE ? attach_fail_descriptors(rc) : berth_fail_plain(rc);
 }
 
 /* Under the lock. Calls that are still in flight forget their queue. */
@@ -190,8 +200,8 @@ void berth_queue_close(struct berth_queue *q)
         leave(q);
         pthread_mutex_unlock(&b->lock);
     }
-    close(q->event_fd);
-    close(q->poll_fd);
+    fd_drop(&q->event_fd);
+    fd_drop(&q->poll_fd);
     free(q);
 }
 

@@ -26,7 +26,7 @@ struct berth_queue {
     struct granted grant;
     bool granted;
     struct op_list parked, done;
-    int poll_fd, event_fd;
+    struct kept_fd poll_fd, event_fd;
 };
 
 /* Begins what is parked, as far as it can be. Without the lock. */

@@ -43,10 +43,15 @@ void calls_wake(struct berth *b, const void *key)
     }
 }
 
+bool calls_lost(const struct berth *b)
+{
+    return !fd_is_ours(&b->ring_fd);
+}
+
 void calls_poke(struct berth *b)
 {
     uint64_t one = 1;
-    if (b->calls.dozing && write(b->calls.wake_fd, &one, sizeof one) < 0) {
+    if (b->calls.dozing && !calls_lost(b) && write(b->calls.wake_fd.fd, &one, sizeof one) < 0) {
         return; /* full: poll returns anyway */
     }
 }
@@ -161,16 +166,31 @@ static int64_t next_look(const struct calls *e, int64_t until, int64_t now)
 void calls_quiet(struct berth *b)
 {
     uint64_t count;
-    if (read(b->calls.wake_fd, &count, sizeof count) < 0) {
+    if (!calls_lost(b) && read(b->calls.wake_fd.fd, &count, sizeof count) < 0) {
         return; /* somebody else has read it */
     }
+}
+
+/* The application has closed the descriptors: nobody here can be woken any more, and there is nothing to attach with.
+ * What is mapped goes on. */
+static void end_lost(struct berth *b)
+{
+    pthread_mutex_lock(&b->lock);
+    if (b->calls.state != CALLS_ENDED) {
+        calls_end(b, -EBADF);
+    }
+    pthread_mutex_unlock(&b->lock);
 }
 
 /* After the welcome the socket carries nothing but bytes that wake: its end says that the other side has gone. */
 static void look_at_socket(struct berth *b)
 {
     char byte;
-    ssize_t n = recv(b->calls.socket, &byte, 1, MSG_DONTWAIT);
+    if (!fd_is_ours(&b->calls.socket)) {
+        end_lost(b);
+        return;
+    }
+    ssize_t n = recv(b->calls.socket.fd, &byte, 1, MSG_DONTWAIT);
     if (n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR))) {
         return;
     }
@@ -205,10 +225,14 @@ static void end_doze(struct berth *b)
 static void doze(struct berth *b, bool (*ready)(void *arg), void *arg, int64_t until)
 {
     struct calls *e = &b->calls;
+    if (calls_lost(b)) {
+        end_lost(b);
+        return;
+    }
     int64_t now = client_now();
     int64_t look = begin_doze(b, until, now);
-    struct pollfd fds[2] = {{.fd = e->wake_fd, .events = POLLIN},
-                            {.fd = e->state == CALLS_UP ? e->socket : -1, .events = POLLIN}};
+    struct pollfd fds[2] = {{.fd = e->wake_fd.fd, .events = POLLIN},
+                            {.fd = e->state == CALLS_UP ? e->socket.fd : -1, .events = POLLIN}};
     if (!reply_there(e) && !ready(arg)) {
         struct timespec ts = to_timespec(look - now);
         ppoll(fds, 2, look == INT64_MAX ? NULL : &ts, NULL);
@@ -241,7 +265,9 @@ static void reconnect(struct berth *b, int64_t now)
         atomic_store_explicit(b->life, LIFE_GONE, memory_order_relaxed);
         calls_end(b, BERTH_ERESTART);
     }
-    if (rc < 0) {
+    if (rc == -EBADF) {
+        calls_end(b, rc);
+    } else if (rc < 0) {
         e->state = CALLS_DOWN;
         e->next_try = client_now() + e->backoff;
         e->backoff = 2 * e->backoff < BACKOFF_MAX_NS ? 2 * e->backoff : BACKOFF_MAX_NS;

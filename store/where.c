@@ -51,7 +51,8 @@ void where_to_serve(char out[WHERE_PATH])
         if (may_write(dir) || (errno == ENOENT && strcmp(dir, RUN_DIR) == 0 && may_write("/run")))
             break;
     }
-    memcpy(out, list[i], WHERE_PATH);
+    memset(out, 0, WHERE_PATH);
+    strcpy(out, list[i]);
 }
 
 static bool is_private_dir(const char *dir)

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "store/fd.h"
 #include "tools/cli.h"
 
 static int cmd_help(int argc, char **argv);
@@ -136,6 +137,8 @@ static int finish(int code)
 
 int main(int argc, char **argv)
 {
+    if (fd_hold_stdio() < 0)
+        return CLI_FAILED;
     signal(SIGPIPE, SIG_IGN);
     cli.json = wants_json(argc, argv);
     return finish(dispatch(argc, argv));

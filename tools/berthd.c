@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "store/berth.h"
+#include "store/fd.h"
 #include "store/shell/log.h"
 #include "tools/berthd_config.h"
 #include "tools/berthd_http.h"
@@ -161,7 +162,7 @@ static int serve(struct settings *settings)
     rc = http_start(&http, s, &address, settings->mode, why, sizeof why);
     if (rc < 0) {
         int code = fail(rc, why);
-        server_destroy(s);
+        server_discard(s);
         return code;
     }
     rc = run(s, settings);
@@ -177,6 +178,8 @@ int main(int argc, char **argv)
 {
     static struct berthd_config config;
     char why[512] = "";
+    if (fd_hold_stdio() < 0) /* a log line must not go into a file of the region */
+        return EXIT_FAILED;
     int rc = config_load(&config, argc, argv, environ, why, sizeof why);
     if (rc < 0) {
         char escaped[4 * sizeof why];

@@ -16,9 +16,10 @@
 #include "store/msg.h"
 #include "store/shell/log.h"
 
-#define CONNECTIONS 32u
+#define CONNECTIONS 128u /* all come from this host: no limit for one address is any other than this */
 #define CONNECTION_BYTES 16384u
-#define IDLE_SECONDS 10u
+#define IDLE_SECONDS 2u
+#define TICK_MS 250u
 #define TURNS 64 /* rounds of libmicrohttpd for one wake-up: bounded, the node has other work */
 
 struct http {
@@ -123,7 +124,7 @@ static int listen_on(const struct http_address *a, unsigned mode)
     else
         setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
     /* The file is made with the socket's mode: there is no moment at which it is open to more. */
-    if ((local && fchmod(fd, mode & 0777)) || bind(fd, &a->any, a->size) || listen(fd, 16)) {
+    if ((local && fchmod(fd, mode & 0777)) || bind(fd, &a->any, a->size) || listen(fd, CONNECTIONS)) {
         error = -errno;
         close(fd);
         return error;
@@ -245,7 +246,7 @@ static int watch(struct http *h, struct server *s)
         return -EIO;
     int rc = server_watch(s, info->epoll_fd, turn, h);
     /* Connections that idle make no descriptor readable: time ends them. */
-    return rc < 0 ? rc : server_every(s, 1000, turn, h);
+    return rc < 0 ? rc : server_every(s, TICK_MS, turn, h);
 }
 
 int http_start(struct http **out, struct server *s, const struct http_address *a, unsigned mode, char *why,

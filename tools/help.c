@@ -48,7 +48,7 @@ static void print_choices(const struct cli_command *c)
     const char *name, *doc;
     if (!c->choice)
         return;
-    printf("\n%.*s:\n", (int)strcspn(c->operands, "."), c->operands);
+    printf("\n%.*s is one of:\n", (int)strcspn(c->operands, "."), c->operands);
     for (unsigned i = 0; c->choice(i, &name, &doc); i++)
         printf("  %-28s %s\n", name, doc);
 }

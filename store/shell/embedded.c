@@ -1,4 +1,5 @@
 /* embedded.c: a node on a thread of the application. */
+#include "store/fd.h"
 #include "store/shell/log.h"
 #include "store/shell/server.h"
 #include "store/shell/state.h"
@@ -74,7 +75,7 @@ static int start_thread(struct server *s)
     return -error;
 }
 
-int server_embedded(struct server **out, const char *url_settings, int *fd, char *why, size_t why_size)
+static int create(struct server **out, const char *url_settings, int *fd, char *why, size_t why_size)
 {
     struct settings *settings = malloc(sizeof(*settings));
     struct server *s = NULL;
@@ -102,6 +103,21 @@ int server_embedded(struct server **out, const char *url_settings, int *fd, char
     *out = s;
     *fd = socket;
     return 0;
+}
+
+/* The loop and the index open files of their own while they are created, and none later: meanwhile the numbers of
+ * closed standard streams are taken. */
+int server_embedded(struct server **out, const char *url_settings, int *fd, char *why, size_t why_size)
+{
+    int held = fd_hold_stdio();
+    if (held < 0) {
+        snprintf(why, why_size, "'/dev/null' can't be opened in place of a closed standard stream: %s",
+                 strerror(-held));
+        return held;
+    }
+    int error = create(out, url_settings, fd, why, why_size);
+    fd_release_stdio(held);
+    return error;
 }
 
 void server_embedded_stop(struct server *s)

@@ -1,6 +1,7 @@
 #include "store/shell/handshake.h"
 
 #include "store/berth.h"
+#include "store/fd.h"
 #include "store/shell/dispatch.h"
 #include "store/shell/liveness.h"
 #include "store/shell/log.h"
@@ -60,9 +61,21 @@ static void take_fds(struct visit *v, struct msghdr *m)
         if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
             continue;
         unsigned n = (unsigned)((c->cmsg_len - CMSG_LEN(0)) / sizeof(int));
-        for (unsigned i = 0; i < n && v->n_fds < FDS_MAX; i++)
-            memcpy(&v->fds[v->n_fds++], CMSG_DATA(c) + i * sizeof(int), sizeof(int));
+        for (unsigned i = 0; i < n && v->n_fds < FDS_MAX; i++) {
+            int fd;
+            memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof(int));
+            v->fds[v->n_fds++] = fd_above_stdio(fd);
+        }
     }
+}
+
+/* There is room for more than a hello has: what is missing did not fit into this process's table. */
+static bool lacks_fds(const struct visit *v, bool cut)
+{
+    bool lacks = cut && v->n_fds < FDS_MAX;
+    for (unsigned i = 0; i < v->n_fds; i++)
+        lacks |= v->fds[i] < 0;
+    return lacks;
 }
 
 static int check_hello(struct visit *v, ssize_t n, bool cut)
@@ -74,6 +87,8 @@ static int check_hello(struct visit *v, ssize_t n, bool cut)
         return refuse(v, -EPROTO, "hello has another magic: is this a client of berth");
     if (n != (ssize_t)sizeof(*h) || h->format != LAYOUT_FORMAT || h->fingerprint != LAYOUT_FINGERPRINT)
         return refuse(v, BERTH_EFORMAT, "client and node do not share a format: use the same release of both");
+    if (lacks_fds(v, cut))
+        return refuse(v, -EMFILE, "the node has no descriptor left: raise the limit of open files of its process");
     if (cut || v->n_fds != ATTACH_HELLO_FDS)
         return refuse(v, -EINVAL, "hello came with %s%u descriptors: it takes %u", cut ? "more than " : "", v->n_fds,
                       ATTACH_HELLO_FDS);
@@ -204,7 +219,7 @@ static int pins_create(struct visit *v, struct session *c)
     struct flock fl = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     char name[32];
     snprintf(name, sizeof(name), "%llu", (unsigned long long)c->id);
-    int fd = openat(s->region.clients_fd, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    int fd = fd_above_stdio(openat(s->region.clients_fd, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
     if (fd < 0)
         return -errno;
     int error = pins_write_header(s, fd, c->id);
@@ -212,7 +227,7 @@ static int pins_create(struct visit *v, struct session *c)
     if (!error && fcntl(fd, F_OFD_SETLK, &fl) != 0)
         error = -errno;
     if (!error) {
-        own = openat(s->region.clients_fd, name, O_RDWR | O_CLOEXEC);
+        own = fd_above_stdio(openat(s->region.clients_fd, name, O_RDWR | O_CLOEXEC));
         error = own < 0 ? -errno : pin_table_open(&c->pins, own, PINS_SEGMENT);
     }
     if (error) {
@@ -265,6 +280,9 @@ static int session_resume(struct visit *v)
     if (!c || c->dead)
         return refuse(v, BERTH_ERESTART, "session %llu has ended: open the handle again",
                       (unsigned long long)h->session);
+    if (s->region.relooked && c->id < s->first_session)
+        return refuse(v, BERTH_ERESTART, "the lookup that session %llu has mapped was lost: open the handle again",
+                      (unsigned long long)h->session);
     if (c->uid != v->peer.uid)
         return refuse(v, -EACCES, "session %llu is another user's", (unsigned long long)h->session);
     if (c->attached) {
@@ -276,7 +294,7 @@ static int session_resume(struct visit *v)
         session_disconnect(c);
         dispatch(s, &ev);
     }
-    v->pins_fd = fcntl(c->pins.fd, F_DUPFD_CLOEXEC, 0);
+    v->pins_fd = fd_above_stdio(fcntl(c->pins.fd, F_DUPFD_CLOEXEC, 0));
     if (v->pins_fd < 0)
         return refuse(v, -errno, "no descriptor is left: %s", strerror(errno));
     watch_close(c->pid_watch);
@@ -377,7 +395,7 @@ static void doorbell_ready(void *arg, int events)
 static int open_doorbell(struct visit *v)
 {
     struct session *c = v->session;
-    c->bell_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    c->bell_fd = fd_above_stdio(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
     if (c->bell_fd < 0)
         return -errno;
     c->bell_watch = watch_open(&v->server->loop, c->bell_fd, UV_READABLE, doorbell_ready, c);
@@ -422,6 +440,9 @@ static int connect_session(struct visit *v)
                   (unsigned)c->uid, v->resumed ? "goes on" : "begins");
         return 0;
     }
+    struct attach_welcome w = {.magic = ATTACH_MAGIC, .status = error};
+    snprintf(w.sentence, sizeof(w.sentence), "the session can't be set up: %s", strerror(-error));
+    send_message(v->socket, &w, NULL, 0);
     liveness_cut(c, strerror(-error));
     return error;
 }

@@ -4,7 +4,6 @@
 #include "store/shell/log.h"
 #include "store/shell/state.h"
 #include "store/shell/watch.h"
-#include "store/where.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -179,19 +178,6 @@ static int listener_bind(struct listener *l, char *why, size_t why_size)
     l->device = st.st_dev;
     l->inode = st.st_ino;
     return 0;
-}
-
-int listener_prepare(const struct settings *set, bool *made, char *why, size_t why_size)
-{
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    *made = false;
-    if (set->embedded)
-        return 0;
-    int error = where_prepare(set->socket, made, why, why_size);
-    if (error)
-        return error;
-    memcpy(address.sun_path, set->socket, strnlen(set->socket, sizeof(address.sun_path) - 1));
-    return answers(&address) ? bind_error(set->socket, EADDRINUSE, why, why_size) : 0;
 }
 
 int listener_open(struct listener **out, struct server *s, char *why, size_t why_size)

@@ -1,5 +1,6 @@
 #include "store/shell/liveness.h"
 
+#include "store/fd.h"
 #include "store/shell/dispatch.h"
 #include "store/shell/log.h"
 #include "store/shell/session.h"
@@ -56,10 +57,10 @@ int peer_pidfd(int socket, int offered, pid_t pid)
     int fd;
     socklen_t size = sizeof(fd);
     if (getsockopt(socket, SOL_SOCKET, SO_PEERPIDFD, &fd, &size) == 0)
-        return fd;
+        return fd_above_stdio(fd);
     if (offered >= 0 && pidfd_pid(offered) == (long)pid)
-        return fcntl(offered, F_DUPFD_CLOEXEC, 0);
-    return pid > 0 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
+        return fd_above_stdio(fcntl(offered, F_DUPFD_CLOEXEC, 0));
+    return pid > 0 ? fd_above_stdio((int)syscall(SYS_pidfd_open, pid, 0)) : -1;
 }
 
 static bool process_ended(const struct session *c)

@@ -172,8 +172,7 @@ static void index_close(struct region *r)
 }
 
 /* Why what is there is not taken over; NULL if it is. */
-static const char *identity_differs(const struct opening *o, const struct lmdb_identity *found,
-                                    const struct slots_super *super)
+static const char *identity_differs(const struct lmdb_identity *found, const struct slots_super *super)
 {
     uint8_t boot[16];
     if (found->format != LAYOUT_FORMAT)
@@ -194,8 +193,8 @@ static int take_over(struct opening *o, const char **reason)
     struct stat st;
     int e = region_files_probe(r, &o->shape, &super);
     if (e == -ENOENT || fstatat(r->dir_fd, "index/data.mdb", &st, AT_SYMLINK_NOFOLLOW) != 0) {
-        *reason =
-            e == -ENOENT && !r->made && faccessat(r->dir_fd, "slots", F_OK, 0) == 0 ? "files of it are missing" : NULL;
+        bool some = e == 0 || (e == -ENOENT && !r->made && faccessat(r->dir_fd, "slots", F_OK, 0) == 0);
+        *reason = some ? "files of it are missing" : NULL;
         return 0;
     }
     *reason = "its files are of another format";
@@ -216,7 +215,7 @@ static int take_over(struct opening *o, const char **reason)
     e = lmdb_identity(r->index, &o->id);
     if (e == -ENOENT || e == -EBADMSG)
         return 0;
-    if (e == 0 && (*reason = identity_differs(o, &o->id, &super)) != NULL)
+    if (e == 0 && (*reason = identity_differs(&o->id, &super)) != NULL)
         return 0;
     return e == 0 ? 1 : refuse(o, e, "the index of '%s' can't be read: %s", r->path, strerror(-e));
 }

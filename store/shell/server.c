@@ -1,5 +1,6 @@
 #include "store/shell/server.h"
 
+#include "store/fd.h"
 #include "store/shell/adopt.h"
 #include "store/shell/dispatch.h"
 #include "store/shell/handshake.h"
@@ -9,8 +10,10 @@
 #include "store/shell/loop.h"
 #include "store/shell/report.h"
 #include "store/shell/session.h"
+#include "store/shell/space.h"
 #include "store/shell/state.h"
 #include "store/shell/watch.h"
+#include "store/where.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -25,6 +28,7 @@
 #define COMMIT_INLINE 64u  /* operations: above, a thread does it */
 #define OFFSETS_NS 1000000 /* how old the other clocks' distance from CLOCK_MONOTONIC may be */
 #define FDS_WANTED 8192u   /* five a session, and the node's own */
+#define LOOP_FDS 6u        /* what an event loop begins with */
 #define PROGRESS_NS 1000000000LL
 
 struct hook {
@@ -254,12 +258,19 @@ static void raise_descriptors(const struct server *s)
     setrlimit(RLIMIT_NOFILE, &l);
 }
 
+/* libuv aborts the process when it can't have the first ones. */
 static int open_loop(struct server *s)
 {
-    int error = uv_loop_init(&s->loop);
+    int error = fd_room(LOOP_FDS);
+    if (!error)
+        error = uv_loop_init(&s->loop);
     if (error)
         return error;
-    uv_async_init(&s->loop, &s->async, async_ready);
+    error = uv_async_init(&s->loop, &s->async, async_ready);
+    if (error) {
+        uv_loop_close(&s->loop);
+        return error;
+    }
     uv_timer_init(&s->loop, &s->housekeeping);
     uv_timer_init(&s->loop, &s->look);
     s->async.data = s->housekeeping.data = s->look.data = s;
@@ -320,7 +331,8 @@ static int open_node(struct server *s)
                                  .pin_quota = s->settings.pin_quota,
                                  .namespaces = s->settings.namespaces,
                                  .n_namespaces = s->settings.n_namespaces,
-                                 .first = r->first};
+                                 .first = r->first,
+                                 .clean = r->clean};
     return node_create(&s->node, &config);
 }
 
@@ -355,7 +367,7 @@ static int recover(struct server *s, char *why, size_t why_size)
     s->next_session = lmdb_ops.meta(s->region.index, META_NEXT_SESSION);
     if (s->next_session == 0)
         s->next_session = 1;
-    s->session_limit = s->next_session;
+    s->session_limit = s->first_session = s->next_session;
     int error = adopt_sessions(s);
     if (error) {
         snprintf(why, why_size, "pin tables in '%s/clients' can't be taken over: %s", s->region.path, strerror(-error));
@@ -366,6 +378,31 @@ static int recover(struct server *s, char *why, size_t why_size)
     if (error)
         snprintf(why, why_size, "%s", sentence);
     s->started = error == 0;
+    return error;
+}
+
+/* How it began, and what about the region its administrator should know. An application chose no memory limit. */
+static void say_region(const struct server *s)
+{
+    const struct region *r = &s->region;
+    log_event(r->lost ? LOG_WARNING : LOG_INFO, "region '%s', start %llu: %s", r->path,
+              (unsigned long long)r->incarnation, r->began);
+    if (!space_in_memory(r->dir_fd))
+        log_event(LOG_WARNING,
+                  "region '%s' is not on tmpfs, ramfs or hugetlbfs: every write may go to disk: name a --region below "
+                  "/dev/shm",
+                  r->path);
+    if (s->settings.lock == MEM_LOCK_AUTO && !r->locked)
+        log_event(s->settings.embedded ? LOG_INFO : LOG_WARNING, "%s", r->lock_note);
+}
+
+static int open_rest(struct server *s, char *why, size_t why_size)
+{
+    int error = open_parts(s, why, why_size);
+    if (!error)
+        error = recover(s, why, why_size);
+    if (!error)
+        error = listener_open(&s->listener, s, why, why_size);
     return error;
 }
 
@@ -388,24 +425,24 @@ int server_create(struct server **out, const struct settings *settings, char *wh
         snprintf(why, why_size, "no event loop can be had: %s", strerror(-error));
         goto free_server;
     }
-    error = open_region(s, why, why_size);
+    if (!settings->embedded)
+        error = where_prepare(settings->socket, &s->made_socket_dir, why, why_size);
+    if (!error)
+        error = open_region(s, why, why_size);
     if (error)
-        goto close_loop;
-    error = open_parts(s, why, why_size);
-    if (!error)
-        error = recover(s, why, why_size);
-    if (!error)
-        error = listener_open(&s->listener, s, why, why_size);
+        goto unmake_directory;
+    error = open_rest(s, why, why_size);
     if (error) {
-        server_destroy(s);
+        server_discard(s);
         return error;
     }
-    log_event(LOG_INFO, "region '%s', start %llu: %s", s->region.path, (unsigned long long)s->region.incarnation,
-              s->region.began);
+    say_region(s);
     *out = s;
     return 0;
 
-close_loop:
+unmake_directory:
+    if (s->made_socket_dir)
+        where_unmake(s->settings.socket);
     close_loop(s);
 free_server:
     pthread_mutex_destroy(&s->connect_lock);
@@ -453,4 +490,15 @@ void server_destroy(struct server *s)
     pthread_mutex_destroy(&s->connect_lock);
     free(s->later);
     free(s);
+}
+
+void server_discard(struct server *s)
+{
+    char socket[sizeof s->settings.socket];
+    bool made = s->made_socket_dir;
+    memcpy(socket, s->settings.socket, sizeof socket);
+    s->region.remove |= s->region.first;
+    server_destroy(s);
+    if (made)
+        where_unmake(socket);
 }

@@ -16,6 +16,8 @@ int server_run(struct server *s);
 /* Ends server_run: takes no more requests, commits, marks the region clean. Any thread, signal handlers too. */
 void server_stop(struct server *s);
 void server_destroy(struct server *s);
+/* Instead of server_destroy for a start that fails after server_create: a region that this start made goes too. */
+void server_discard(struct server *s);
 
 /* A connected socket of a client of this process, as if it had connected to the Unix socket. Any thread. Negative:
  * error. */

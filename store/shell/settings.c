@@ -14,7 +14,9 @@
 
 const struct setting settings_table[] = {
     [SET_REGION] = {"region", "PATH", "/dev/shm/berth-UID", "directory of the region, on tmpfs"},
-    [SET_SOCKET] = {"socket", "PATH", "$XDG_RUNTIME_DIR/berth.sock, else /run/berth/berth.sock, else /tmp/berth-UID/berth.sock", "socket for clients"},
+    [SET_SOCKET] = {"socket", "PATH",
+                    "$XDG_RUNTIME_DIR/berth.sock, else /run/berth/berth.sock, else /tmp/berth-UID/berth.sock",
+                    "socket for clients"},
     [SET_METRICS] = {"metrics", "off|HOST:PORT|unix:PATH", "off", "where /metrics is served; loopback addresses only"},
     [SET_POLICY] = {"policy", "NAME", "lru", "how objects to evict are chosen"},
     [SET_POOL] = {"pool", "SIZE", "1GiB", "bytes of payload memory, rounded up to 2MiB"},

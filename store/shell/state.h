@@ -111,6 +111,8 @@ struct server {
     struct leftover leftovers[LEFTOVERS_MAX];
     unsigned n_leftovers;
     uint64_t next_session, session_limit;
+    uint64_t first_session; /* of this start: those below are of earlier nodes */
+    bool made_socket_dir;
 
     struct listener *listener;
 

@@ -117,4 +117,26 @@ run 0 "$bin/berthd" --version
 run 2 berth --json put k --ttl 5
 failed_as 2 EINVAL
 err_has 500ms
+# Shares are shown as they were said, with their bytes behind.
+run 0 "$bin/berthd" --config /dev/null --print-config --high 80%
+out_has 'high = 80% '
+out_has 'flag --high, 858993459 bytes'
+run 2 "$bin/berthd" --config /dev/null --print-config --high 80% --low 85%
+err_has "'low' is 85%, 'high' 80% of a pool of 1.00 GiB"
+
+# What is not locked is said in units of its own size.
+if [[ $(id -u) -eq 0 ]]; then
+    exec 8<"$bin/berthd"
+    chmod 711 "$scratch"
+    mkdir "$scratch/unlocked"
+    chown 65534 "$scratch/unlocked"
+    run 1 bash -c 'ulimit -l 64
+        exec setpriv --reuid=65534 --regid=65534 --clear-groups /proc/self/fd/8 --config /dev/null --region "$1/region" \
+            --socket "$1/sock" --pool 8MiB --metrics "unix:$1/none/metrics"' - "$scratch/unlocked"
+    if ! grep -q -a -e __asan_init -e __tsan_init "$bin/berthd"; then # sanitizers make mlock do nothing and succeed
+        err_has "warning the pool's 8.0 MiB are not locked, the memlock limit is 64 KiB"
+    fi
+    check "a start that failed left nothing" test -z "$(ls -A "$scratch/unlocked")"
+fi
+
 finish

@@ -34,6 +34,9 @@ bench put-group --size 4KiB --objects 256 --depth 16
 json "d['ops'] > 0"
 bench idle --objects 10
 json "d['ratio'] < 1"
+run 0 berth bench idle --objects 10 --seconds 1
+out_has "ms a second"
+out_has "% of a core"
 bench overhead --objects 2000
 json "$timed"
 
@@ -41,6 +44,7 @@ json "$timed"
 start_berthd node --pool 64MiB
 run 0 berth bench local-get --objects 1000 --seconds 1 -n "$BERTH_NODE"
 out_has "baseline"
+out_has "unpinned read: "
 run 0 berth bench put --size 4KiB --objects 300 --seconds 1 -n "$BERTH_NODE"
 run 0 berth ls --json
 json "d['entries'] == []"

@@ -31,6 +31,8 @@ run 0 berth put file "$scratch/empty"
 err_has kept
 run 0 berth put file "$scratch/empty" --json
 json "d['kept'] is True"
+run 1 berth put none "$scratch/none"
+err_has "cannot open the file"
 check "no message in the pipe" test "$("$bin/berth" get file 2>&1 | wc -c)" -eq 3000000
 
 # Namespaces do not share keys.
@@ -42,7 +44,19 @@ failed_as 3 ENOENT
 run 0 berth ls --limit 2
 check "limit" test "$(wc -l <"$scratch/out")" -eq 2
 run 0 berth ls -l file
-check "long" grep -qE '^ *3000000 .* file$' "$scratch/out"
+check "long, with a zone and without a header in a pipe" grep -qE '^ *3000000 +0  [0-9-]{10} [0-9:]{8} UTC .* file$' "$scratch/out"
+check "no header in a pipe" test "$(wc -l <"$scratch/out")" -eq 1
+run 0 berth put tagged "$scratch/empty" --lineage 0x1f
+run 0 berth stat tagged
+out_has "lineage     0x000000000000001f"
+check "created has a zone" grep -qE 'created .* UTC$' "$scratch/out"
+run 0 berth stat tagged --json
+json "d['results'][0]['lineage'] == '0x000000000000001f'"
+run 0 berth rm tagged
+for command in get stat exists rm pins 'hold --label a' 'drop --label a'; do
+    run 3 berth ${command%% *} none ${command#"${command%% *}"}
+    check "one wording" grep -qE "'none': no such key(, or no hold of that label)?\$" "$scratch/err"
+done
 run 0 berth ls nothing --json
 json "d['entries'] == []"
 run 0 berth hold file --label a --ttl 1h
@@ -52,6 +66,8 @@ run 0 berth pins file
 run 0 berth pins --json
 json "True"
 run 0 berth status
+out_has " sessions beside this one"
+check "no nanoseconds of phases" test "$(sed -n '/^phase/,$p' "$scratch/out" | grep -c ' ns')" -eq 0
 check "a compact screen" test "$(wc -l <"$scratch/out")" -le 24 -a "$(wc -L <"$scratch/out")" -le 100
 run 0 berth status --json
 json "d['command'] == 'status' and d['pool']"
@@ -68,6 +84,8 @@ check "forced" test "$(wc -c <"$scratch/out")" -ge 1000
 run_tty 0 "$bin/berth" get proc
 out_has Linux
 run_tty 2 "$bin/berth" put terminal
+run_tty 0 "$bin/berth" ls -l file
+check "a header on a terminal" grep -qE '^ +size +holds +created +version +key' "$scratch/out"
 # No progress where nobody looks.
 "$bin/berth" get file 2>"$scratch/err" >/dev/null
 check "a quiet pipe" test ! -s "$scratch/err"
@@ -90,6 +108,14 @@ for command in put get exists ls stat rm hold drop pins status check bench repla
     json "d['commands'][0]['name'] == '$command' and isinstance(d['commands'][0]['options'], list)"
     run 0 berth --help
 done
+run 0 berth ls --help
+out_has '\xNN'
+run 0 berth bench --help
+out_has '  put-group '
+out_has '$BERTH_NODE'
+run 0 berth replay --help
+out_has 'berth replay [TRACE]'
+out_has '$BERTH_NODE'
 run 0 berth help --json
 json "len(d['commands']) >= 13 and len(d['exit_codes']) == 7"
 run 0 berth --version --json
@@ -101,6 +127,8 @@ complete() # WORDS...: what completion offers for the last
 }
 complete berth st
 check "commands complete" test "$(tr '\n' ' ' <"$scratch/out")" = 'stat status '
+complete berth bench over
+check "cases complete" test "$(cat "$scratch/out")" = overhead
 complete berth -n unix:/x hold --la
 check "options complete" test "$(cat "$scratch/out")" = --label
 

@@ -92,8 +92,8 @@ echo '{"timestamp": 1}' >>"$scratch/bad"
 "$bin/berth" replay "$scratch/bad" >"$scratch/out" 2>"$scratch/err" && check "a bad trace fails" false
 err_is_message
 err_has "line 3"
-"$bin/berth" replay "$scratch/none" >"$scratch/out" 2>"$scratch/err" && check "a missing trace fails" false
-err_has "none"
+run 1 berth replay "$scratch/none"
+err_has "none': cannot open the file"
 run 2 berth replay "$scratch/trace" --generate chat
 run 2 berth replay --generate talk
 run 2 berth replay "$scratch/trace" --block-size 1000

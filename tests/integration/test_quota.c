@@ -79,7 +79,7 @@ static void test_draft_quota(void **state)
     struct berth_draft draft[5];
     char key[16], *data = calloc(1, 2u << 20);
     daemon_start(&d, (const char *[]){"--pool", "16MiB", "--draft-quota", "1MiB", NULL});
-    struct berth *b = daemon_open(&d, "greedy"), *other = daemon_open(&d, "modest");
+    struct berth *b = daemon_open(&d, "greedy"), *other = daemon_open(&d, "modest"), *last = daemon_open(&d, "last");
     int n = 0, e;
     for (;; n++) {
         snprintf(key, sizeof key, "d%d", n);
@@ -91,12 +91,14 @@ static void test_draft_quota(void **state)
     }
     assert_int_equal(e, BERTH_EQUOTA);
     assert_int_equal(n, 3);
-    assert_int_equal(berth_put(b, key_of("large"), data, 2u << 20, NULL), BERTH_EQUOTA); /* alone over it */
+    assert_int_equal(berth_put(b, key_of("large"), data, 2u << 20, NULL), BERTH_EQUOTA); /* beside the others */
     assert_int_equal(berth_create(other, key_of("d9"), 300000, NULL, &draft[3]), 0);
+    assert_int_equal(berth_put(last, key_of("large"), data, 2u << 20, NULL), 0); /* but alone */
     assert_int_equal(berth_abort(b, draft, 1), 0);
     assert_int_equal(berth_create(b, key_of("d8"), 300000, NULL, &draft[0]), 0);
     assert_int_equal(berth_seal(b, draft, 3), 0);
     assert_int_equal(berth_create(b, key_of("d10"), 300000, NULL, &draft[0]), 0); /* sealed bytes are no drafts */
+    berth_close(last);
     berth_close(other);
     berth_close(b);
     b = daemon_open(&d, "checker");

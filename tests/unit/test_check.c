@@ -220,7 +220,7 @@ static void test_records(void **s)
     f->rows[2].there = true;
     f->rows[2].undecodable = true;
     expect(f, 3,
-           "record 'key 2\\x0a' of namespace 3 cannot be decoded;"
+           "record 'key 2\\x0a' of namespace 3 cannot be decoded: the index is damaged, remove the region;"
            "slot 2 with key 'key 2\\x0a' is ready but has no record;lookup entry of slot 2 has no record;");
     f->rows[2].undecodable = false;
     *spare = f->rows[2];
@@ -235,7 +235,9 @@ static void test_records(void **s)
     spare->there = spare->undecodable = true;
     spare->key.size = KEY_MAX;
     check(f);
-    assert_int_equal(strlen(f->report), 4 * KEY_MAX + strlen("record '' of namespace 3 cannot be decoded;"));
+    assert_int_equal(
+        strlen(f->report),
+        4 * KEY_MAX + strlen("record '' of namespace 3 cannot be decoded: the index is damaged, remove the region;"));
 }
 
 static void test_lookup(void **s)

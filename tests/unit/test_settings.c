@@ -139,7 +139,7 @@ static void bad_values(void **unused)
         {"threads", ""},
         {"spin-us", "1ms"},
         {"mode", "0777"},
-        {"mode", "0666"},
+        {"mode", "0660"},
         {"quarantine", "1"},
         {"quarantine", "1d"},
         {"quarantine", "25h"},
@@ -215,7 +215,7 @@ static void finish_resolves(void **unused)
     assert_int_equal(set("high", "50%", ORIGIN_FLAG), 0);
     assert_int_equal(set("low", "60%", ORIGIN_FLAG), 0);
     assert_int_equal(settings_finish(&s, why, sizeof why), -EINVAL);
-    assert_non_null(strstr(why, "'low'"));
+    assert_non_null(strstr(why, "'low' is 60%, 'high' 50%"));
 }
 
 static void shown_reads_back(void **unused)
@@ -257,12 +257,34 @@ static void defaults_are_as_documented(void **unused)
             assert_true(*value != '\0');
         }
     }
-    setenv("XDG_RUNTIME_DIR", "/run/user/7", 1);
-    settings_init(&s);
-    assert_string_equal(s.socket, "/run/user/7/berth.sock");
-    unsetenv("XDG_RUNTIME_DIR");
-    settings_init(&s);
-    assert_string_equal(s.socket, "/run/berth/berth.sock");
+}
+
+static void shares_are_shown_as_said(void **unused)
+{
+    (void)unused;
+    char value[300];
+    uint64_t bytes;
+    for (int given = 0; given < 2; given++) {
+        settings_init(&s);
+        assert_int_equal(set("pool", "100M", ORIGIN_FLAG), 0);
+        if (given)
+            assert_int_equal(set("high", "76%", ORIGIN_FLAG), 0);
+        assert_int_equal(settings_finish(&s, why, sizeof why), 0);
+        for (unsigned i = 0; i < settings_count; i++) {
+            const char *name = settings_table[i].name;
+            bool share = settings_share(&s, i, &bytes);
+            settings_value(&s, i, value, sizeof value);
+            if (strcmp(name, "high") == 0) {
+                assert_true(share && bytes == (given ? 76u : 95u) << 20);
+                assert_string_equal(value, given ? "76%" : "95%");
+            } else if (strcmp(name, "low") == 0) { /* follows high where only that was said */
+                assert_true(share && bytes == (given ? 72u : 90u) << 20);
+                assert_string_equal(value, given ? "72MiB" : "90%");
+            } else {
+                assert_int_equal(share, strcmp(name, "draft-quota") == 0);
+            }
+        }
+    }
 }
 
 static void namespaces(void **unused)
@@ -294,7 +316,7 @@ int main(void)
         cmocka_unit_test(classes_are_a_list), cmocka_unit_test(bad_values),
         cmocka_unit_test(good_values),        cmocka_unit_test(finish_resolves),
         cmocka_unit_test(shown_reads_back),   cmocka_unit_test(defaults_are_as_documented),
-        cmocka_unit_test(namespaces),
+        cmocka_unit_test(namespaces),         cmocka_unit_test(shares_are_shown_as_said),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

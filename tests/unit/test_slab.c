@@ -91,6 +91,13 @@ static void sizes_and_waste(void **unused)
     assert_int_equal(slabs_pages_for(p.slabs, 1024 * MIB), 262144);
     assert_int_equal(slabs_pages_for(p.slabs, 1024 * MIB + 1), 0);
     assert_int_equal(slabs_pages_for(p.slabs, UINT64_MAX), 0);
+    char why[160];
+    assert_false(slabs_class_unused(p.slabs, 17, why, sizeof why));
+    assert_true(slabs_class_unused(p.slabs, 1024, why, sizeof why));
+    assert_non_null(strstr(why, "whole 2 MiB units cost no more"));
+    assert_true(slabs_class_unused(p.slabs, 511, why, sizeof why));
+    assert_true(slabs_class_unused(p.slabs, 262144, why, sizeof why));
+    assert_non_null(strstr(why, "at most 64 MiB"));
     for (int i = 0; i < 3000; i++) {
         uint64_t size = any_size(&p);
         uint32_t pages = slabs_pages_for(p.slabs, size), units = slabs_units_for(p.slabs, pages);

@@ -1,0 +1,184 @@
+/* test_start.c: what berthd says and leaves at its start: warnings, a lookup made anew, starts that fail. */
+#include "tests/support/daemon.h"
+
+#include <linux/magic.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static struct daemon d;
+
+static bool exists(const char *dir, const char *name)
+{
+    char path[256];
+    struct stat st;
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    return lstat(path, &st) == 0;
+}
+
+static bool said(const char *text)
+{
+    return daemon_says(&d, text, 0);
+}
+
+static void test_a_class_without_effect(void **state)
+{
+    (void)state;
+    daemon_start(&d, (const char *[]){"--pool", "64MiB", "--class", "68KiB,300KiB,2MiB,8MiB,1900KiB", NULL});
+    assert_true(said(" warning class 2.0 MiB is not used: whole 2 MiB units cost no more of the pool"));
+    assert_true(said(" warning class 8.0 MiB is not used: a slab of this pool has at most 4.0 MiB"));
+    assert_true(said(" warning class 1.9 MiB is not used: "));
+    assert_false(said("class 68 KiB is not used"));
+    daemon_end(&d);
+}
+
+static void test_a_region_on_disk(void **state)
+{
+    (void)state;
+    char dir[] = "/tmp/berth-test-XXXXXX", region[64];
+    assert_non_null(mkdtemp(dir));
+    snprintf(region, sizeof region, "%s/region", dir);
+    daemon_start(&d, (const char *[]){"--pool", "4MiB", NULL});
+    assert_false(said("every write may go to disk"));
+    assert_int_equal(daemon_stop(&d), 0);
+    struct statfs fs;
+    assert_int_equal(statfs(dir, &fs), 0);
+    bool in_memory = fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC || fs.f_type == HUGETLBFS_MAGIC;
+    d.extra[2] = "--region";
+    d.extra[3] = region;
+    daemon_again(&d);
+    assert_int_equal(said("is not on tmpfs, ramfs or hugetlbfs: every write may go to disk"), !in_memory);
+    daemon_end(&d);
+    char command[64];
+    snprintf(command, sizeof command, "rm -rf %s", dir);
+    assert_int_equal(system(command), 0);
+}
+
+static void put(struct berth *b, const char *key)
+{
+    assert_int_equal(berth_put(b, key_of(key), key, strlen(key), NULL), 0);
+}
+
+static bool has(struct berth *b, const char *key)
+{
+    struct berth_view v;
+    if (berth_get(b, key_of(key), &v, BERTH_VERIFY, BERTH_FOREVER) != 0) {
+        return false;
+    }
+    bool same = v.size == strlen(key) && memcmp(v.data, key, v.size) == 0;
+    berth_release(b, &v, 1);
+    return same;
+}
+
+/* Objects come back from the index; who has the old lookup mapped would miss new ones, so its session doesn't go on. */
+static void test_a_lookup_that_is_gone(void **state)
+{
+    (void)state;
+    char path[128];
+    daemon_start(&d, (const char *[]){"--pool", "16MiB", NULL});
+    struct berth *old = daemon_open(&d, "old");
+    put(old, "one");
+    put(old, "two");
+    snprintf(path, sizeof path, "%s/lookup", d.region);
+    daemon_kill(&d);
+    assert_int_equal(unlink(path), 0);
+    daemon_again(&d);
+    assert_true(said("/lookup' is missing: it is made anew from the index"));
+    assert_true(said("recovered 2 objects"));
+    struct berth *b = daemon_open(&d, "new");
+    assert_true(has(b, "one") && has(b, "two"));
+    assert_int_equal(query_number(b, BERTH_CHECK, "differences"), 0);
+    assert_int_equal(berth_put(old, key_of("three"), "x", 1, NULL), BERTH_ERESTART);
+    berth_close(old);
+    berth_close(b);
+    daemon_end(&d);
+}
+
+static void test_an_empty_start_is_a_warning(void **state)
+{
+    (void)state;
+    char path[128];
+    daemon_start(&d, (const char *[]){"--pool", "4MiB", NULL});
+    assert_true(said("info region '") && said("new region: there was none"));
+    assert_int_equal(daemon_stop(&d), 0);
+    daemon_again(&d);
+    assert_false(said("recovered")); /* nothing to */
+    assert_int_equal(daemon_stop(&d), 0);
+    snprintf(path, sizeof path, "%s/tails", d.region);
+    assert_int_equal(unlink(path), 0);
+    daemon_again(&d);
+    assert_true(said("warning region '"));
+    assert_true(said("new region, what was there is gone: files of it are missing"));
+    daemon_end(&d);
+}
+
+static void test_ended_sessions_are_details(void **state)
+{
+    (void)state;
+    for (int debug = 0; debug < 2; debug++) {
+        daemon_start(&d, (const char *[]){"--pool", "4MiB", "--log-level", debug ? "debug" : "info", NULL});
+        berth_close(daemon_open(&d, "short"));
+        assert_int_equal(daemon_stop(&d), 0);
+        assert_true(daemon_says(&d, "stopped", 10000));
+        assert_int_equal(said("has ended"), debug);
+        daemon_end(&d);
+    }
+}
+
+/* What a start that fails had made goes again; what was there stays. */
+static void test_a_start_that_fails(void **state)
+{
+    (void)state;
+    char metrics[160];
+    daemon_start(&d, (const char *[]){"--pool", "4MiB", NULL});
+    assert_int_equal(daemon_stop(&d), 0);
+    assert_true(exists(d.region, "pool-0"));
+    snprintf(metrics, sizeof metrics, "unix:%s/none/metrics", d.dir);
+    d.extra[2] = "--metrics";
+    d.extra[3] = metrics;
+    assert_int_equal(daemon_try(&d), 1);
+    assert_true(exists(d.region, "pool-0"));
+    snprintf(d.region, sizeof d.region, "%s/other", d.dir);
+    assert_int_equal(daemon_try(&d), 1);
+    assert_true(said("cannot serve metrics"));
+    assert_false(exists(d.dir, "other") || exists(d.dir, "sock"));
+    d.extra[2] = NULL;
+    snprintf(d.socket, sizeof d.socket, "%s/none/sock", d.dir);
+    assert_int_equal(daemon_try(&d), 1);
+    assert_true(said("the directory of '"));
+    assert_false(exists(d.dir, "other"));
+    daemon_end(&d);
+}
+
+static void test_a_probe_is_no_refusal(void **state)
+{
+    (void)state;
+    uint32_t ns;
+    struct berth *b;
+    struct berth_open_opts o = {.size = sizeof o, .flags = BERTH_OPEN_READER};
+    daemon_start(&d, (const char *[]){"--pool", "4MiB", NULL});
+    assert_int_equal(berth_open(&b, d.node, &o), 0);
+    assert_int_equal(berth_namespace(b, "none", &ns), BERTH_EREADONLY);
+    assert_int_equal(daemon_number(b, "counters.refused_read_only"), 0);
+    assert_int_equal(daemon_number(b, "settings.high.bytes"), (4u << 20) * 95 / 100);
+    berth_close(b);
+    daemon_end(&d);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_class_without_effect),     cmocka_unit_test(test_a_region_on_disk),
+        cmocka_unit_test(test_a_lookup_that_is_gone),      cmocka_unit_test(test_an_empty_start_is_a_warning),
+        cmocka_unit_test(test_ended_sessions_are_details), cmocka_unit_test(test_a_start_that_fails),
+        cmocka_unit_test(test_a_probe_is_no_refusal),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
