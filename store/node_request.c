@@ -197,22 +197,22 @@ struct operation {
 /* DETACH is not here: it is the shell's, and ends the session by EV_DEAD. PUT and SEAL look at the batch themselves. A
  * reader may ask for a namespace; only a writer makes one. */
 static const struct operation operations[MSG_OPS] = {
-    [MSG_GRANT] = {request_grant, .writes = true},
-    [MSG_PUT] = {request_put, .writes = true},
-    [MSG_CREATE] = {request_create, .writes = true},
-    [MSG_SEAL] = {request_seal, .writes = true},
-    [MSG_ABORT] = {request_abort, .writes = true},
-    [MSG_REMOVE] = {request_remove, .writes = true, .commits = true},
-    [MSG_HOLD] = {request_hold, .writes = true, .commits = true},
-    [MSG_DROP] = {request_drop, .writes = true, .commits = true},
-    [MSG_STAT] = {request_stat},
-    [MSG_LIST] = {request_list},
-    [MSG_FIND] = {request_find},
-    [MSG_NAMESPACE] = {request_namespace, .commits = true},
-    [MSG_GROW] = {request_grow},
-    [MSG_QUERY] = {request_query},
-    [MSG_RESUME] = {request_resume},
-    [MSG_REVOKE] = {request_revoke, .writes = true},
+    [MSG_GRANT] = {.run = request_grant, .writes = true},
+    [MSG_PUT] = {.run = request_put, .writes = true},
+    [MSG_CREATE] = {.run = request_create, .writes = true},
+    [MSG_SEAL] = {.run = request_seal, .writes = true},
+    [MSG_ABORT] = {.run = request_abort, .writes = true},
+    [MSG_REMOVE] = {.run = request_remove, .writes = true, .commits = true},
+    [MSG_HOLD] = {.run = request_hold, .writes = true, .commits = true},
+    [MSG_DROP] = {.run = request_drop, .writes = true, .commits = true},
+    [MSG_STAT] = {.run = request_stat},
+    [MSG_LIST] = {.run = request_list},
+    [MSG_FIND] = {.run = request_find},
+    [MSG_NAMESPACE] = {.run = request_namespace, .commits = true},
+    [MSG_GROW] = {.run = request_grow},
+    [MSG_QUERY] = {.run = request_query},
+    [MSG_RESUME] = {.run = request_resume},
+    [MSG_REVOKE] = {.run = request_revoke, .writes = true},
 };
 
 void request_run(struct node *n, struct session *s, const struct msg_head *m, int64_t taken)

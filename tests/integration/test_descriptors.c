@@ -218,8 +218,10 @@ static int closes_everything(void *arg)
     berth_release(b, &v, 1);
     /* A node that is awake answers until it sees that the connection has gone. */
     int rc = 0;
-    while (rc >= 0) {
-        rc = berth_put(b, key_of("late"), payload, SIZE, NULL);
+    for (unsigned i = 0; rc >= 0; i++) {
+        char key[32];
+        snprintf(key, sizeof key, "late %u", i);
+        rc = berth_put(b, key_of(key), payload, 1000, NULL);
     }
     CHECK(rc == -EBADF);
     CHECK(berth_queue_open(b, 4, &none) == -EBADF);
