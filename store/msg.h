@@ -165,16 +165,16 @@ struct msg_query {
     /* key */
 };
 
-/* Every reply is this, then what the operation adds. */
+/* Every reply is this, then what the operation adds. The figures of a refusal are counter, region, figure[0], figure[1]:
+ * asked, free, largest, pinned of BERTH_EFULL, and of -ETIMEDOUT for lack of room; asked, quota, had of BERTH_EQUOTA for a
+ * draft. */
 struct msg_reply {
     struct msg_head head;
     int32_t status;   /* 0 or a positive count, or a negative error of berth.h */
     uint32_t count;   /* items behind */
     uint64_t counter; /* version; or figures[0] */
     uint64_t region;  /* version; or figures[1] */
-    uint64_t figure
-        [2]; /* BERTH_EFULL, and -ETIMEDOUT for lack of room: asked, free, largest, pinned in counter, region, figure[0],
-                           figure[1]; BERTH_EQUOTA of a draft: asked, quota, had in the first three */
+    uint64_t figure[2];
 };
 _Static_assert(sizeof(struct msg_reply) == 72, "reply");
 
