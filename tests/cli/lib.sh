@@ -127,11 +127,12 @@ start_berthd()
     mkfifo "$node_dir/ready" 2>/dev/null
     "$bin/berthd" --config /dev/null --region "$node_dir/region" --socket "$node_dir/sock" --pool "${pool:-16MiB}" "$@" \
         </dev/null >"$node_dir/stdout" 2> >(
+            # tee writes the log before it passes a line on: who hears 'ready' finds all that was said until then.
             trap '' PIPE
-            tee "$node_dir/log" | {
+            tee >({
                 grep -m1 -E ' ready: ' || echo gone
                 cat >/dev/null
-            } >"$node_dir/ready"
+            } >"$node_dir/ready") >"$node_dir/log"
         ) &
     pid=$!
     daemons+=("$pid")
