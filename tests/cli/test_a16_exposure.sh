@@ -80,6 +80,28 @@ start_berthd tcp --metrics 127.0.0.1:0
 port=$(sed -n 's|.*http://127.0.0.1:\([0-9]*\)/metrics.*|\1|p' "$node_dir/log")
 check "a loopback port" grep -qiE "^tcp 0100007F:$(printf '%04X' "${port:-0}")\$" <(sockets "$pid")
 check "and nothing else" test "$(sockets "$pid" | wc -l)" -eq 2
+
+# From another network namespace, joined to this one by a pair of interfaces: neither its loopback nor our side answers.
+reach() # ADDRESS: 0 if a connection to the metrics port is made
+{
+    python3 -c 'import socket, sys
+try: socket.create_connection((sys.argv[1], int(sys.argv[2])), 2)
+except OSError: sys.exit(1)' "$1" "$port"
+}
+namespace=berth-a16-$$
+if [ "$(id -u)" = 0 ] && ip netns add "$namespace" 2>/dev/null; then
+    ip link add "a16h$$" type veth peer name "a16n$$" && ip link set "a16n$$" netns "$namespace"
+    ip addr add 198.18.16.1/30 dev "a16h$$" && ip link set "a16h$$" up
+    ip -n "$namespace" addr add 198.18.16.2/30 dev "a16n$$" && ip -n "$namespace" link set "a16n$$" up
+    ip -n "$namespace" link set lo up
+    export -f reach
+    export port
+    check "reached from here" reach 127.0.0.1
+    check "not from another namespace" ip netns exec "$namespace" bash -c '! reach 198.18.16.1 && ! reach 127.0.0.1'
+    ip netns del "$namespace"
+else
+    echo "SKIP: needs root to make a network namespace"
+fi
 run 0 berth put k "$scratch/in"
 run 0 http GET /healthz
 check "healthy" grep -qx '200 .*' "$scratch/out"
