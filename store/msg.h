@@ -67,7 +67,7 @@ struct msg_object {
     uint32_t ttl_s;    /* 0: none */
     uint16_t key_size; /* 1..KEY_MAX */
     uint8_t priority;
-    uint8_t segment; /* log2 of the segment size; 0: one segment. Others are refused for now */
+    uint8_t segment; /* log2 of the segment size; 0: one segment. Others are reserved, and refused */
 };
 _Static_assert(sizeof(struct msg_object) == 40, "object");
 
