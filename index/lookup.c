@@ -109,7 +109,7 @@ static bool same_hash(const struct lookup *l, const struct slot_header *h, struc
     if (!lookup_key(l, h, buf, &key))
         return false;
     struct key_hash other = lookup_hash_inline(l->seed, key);
-    return other.home == hash.home && other.high == hash.high;
+    return other.home == hash.home;
 }
 
 uint32_t lookup_find(const struct lookup *l, struct key_hash hash, struct key_ref key, bool *ask, bool *collides)

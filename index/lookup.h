@@ -25,8 +25,7 @@ struct lookup { /* one process's view of the table and of what its entries point
 };
 
 struct key_hash {
-    uint64_t home; /* low 64 bits */
-    uint64_t high; /* its upper half is the tag */
+    uint64_t home; /* the low bits choose the bucket, the upper half is the tag */
 };
 
 /* Bytes of the file for a table that holds `objects` at 3/4 load. */
@@ -35,7 +34,7 @@ void lookup_format(void *map, uint64_t bytes, const uint8_t uuid[16], uint64_t s
 /* -EPROTO if magic, format, fingerprint or sizes do not fit `bytes`. */
 int lookup_attach(struct lookup *l, void *map, uint64_t bytes);
 
-/* XXH3-128, the namespace in the seed. lookup_hash.h has it inline. */
+/* XXH3-64, the namespace in the seed. lookup_hash.h has it inline. */
 struct key_hash lookup_hash(uint64_t seed, struct key_ref key);
 
 /* Whether the header's key is this key. Only under a validated pin, or between two equal loads of its word. */
@@ -45,7 +44,7 @@ bool lookup_key_equal(const struct lookup *l, const struct slot_header *h, struc
  */
 bool lookup_key(const struct lookup *l, const struct slot_header *h, uint8_t buf[KEY_MAX], struct key_ref *out);
 
-/* The node's side. FIND: slot, or SLOT_NONE with *ask true if the key may be in the index only. A key with the same 128
+/* The node's side. FIND: slot, or SLOT_NONE with *ask true if the key may be in the index only. A key with the same 64
  * bits that is not this key sets *collides (PROTOCOLS rule 5). Either pointer may be NULL. */
 uint32_t lookup_find(const struct lookup *l, struct key_hash hash, struct key_ref key, bool *ask, bool *collides);
 /* Stores key -> slot: in place where `old` is the slot that the entry has now (SLOT_NONE: a new entry). false: no room

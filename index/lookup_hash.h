@@ -11,19 +11,19 @@
 static inline struct key_hash lookup_hash_inline(uint64_t seed, struct key_ref key)
 {
     /* An odd constant keeps the seeds of different namespaces different. */
-    XXH128_hash_t h = XXH3_128bits_withSeed(key.data, key.size, seed + key.ns * UINT64_C(0x9e3779b97f4a7c15));
-    return (struct key_hash){.home = h.low64, .high = h.high64};
+    return (struct key_hash){
+        .home = XXH3_64bits_withSeed(key.data, key.size, seed + key.ns * UINT64_C(0x9e3779b97f4a7c15))};
 }
 
 static inline uint64_t lookup_entry(struct key_hash hash, uint32_t slot)
 {
-    return (hash.high & ~UINT64_C(0xffffffff)) | (slot + 1u);
+    return (hash.home & ~UINT64_C(0xffffffff)) | (slot + 1u);
 }
 
 /* Whether a loaded entry bears the hash's tag; an empty one may too, its slot is SLOT_NONE. */
 static inline bool lookup_entry_tagged(uint64_t entry, struct key_hash hash)
 {
-    return entry >> 32 == hash.high >> 32;
+    return entry >> 32 == hash.home >> 32;
 }
 
 static inline uint32_t lookup_entry_slot(uint64_t entry)

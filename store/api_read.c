@@ -9,6 +9,8 @@
 #define GET_FLAGS (BERTH_VERIFY | BERTH_NO_TOUCH | BERTH_LOCAL)
 #define MANY_FLAGS (GET_FLAGS | BERTH_SAME_GROUP)
 #define LATER_FLAGS (BERTH_PEERS | BERTH_WAIT | BERTH_FRESH)
+#define likely(x) __builtin_expect(!!(x), 1)
+#define unlikely(x) __builtin_expect(!!(x), 0)
 #define TOUCH_MAX 512u /* slots told to the node in one piece */
 
 static int check_flags(unsigned flags, unsigned allowed)
@@ -79,7 +81,7 @@ static int get_one(struct berth *b, struct client_thread *t, const struct berth_
     struct found f;
     int rc = pin_one(b, t, key, flags, deadline, &f);
     if (rc == 0) {
-        read_view(b, f, view);
+        read_view(b, find_header(&b->lookup, f.slot), f, view);
     }
     return rc;
 }
@@ -87,11 +89,12 @@ static int get_one(struct berth *b, struct client_thread *t, const struct berth_
 /* Every STAT_TURNS turns of a thread, or so many gets of one that shares its lane. */
 static bool is_sample(const struct berth *b, struct client_thread *t)
 {
-    bool sample = t->handle == b ? t->left == 0 : ++t->turns % (STAT_TURNS * THREAD_TURN) == 0;
-    if (t->handle == b && t->left == 0) {
-        t->left = THREAD_TURN;
+    if (t->handle != b) {
+        return ++t->turns % (STAT_TURNS * THREAD_TURN) == 0 && !b->unmeasured;
     }
-    return sample && !b->unmeasured;
+    bool sample = t->fast != b && !b->unmeasured;
+    t->fast = b;
+    return sample;
 }
 
 /* Everything that a get can meet. */
@@ -116,8 +119,9 @@ static __attribute__((noinline)) int get_whole(struct berth *b, struct berth_key
 static __attribute__((noinline)) int end_turn(struct berth *b, struct client_thread *t)
 {
     touch_flush(b, t);
+    t->n = 0; /* of a handle that is muted too */
     if (++t->turns % STAT_TURNS == 0) {
-        t->left = 0;
+        t->fast = THREAD_NOBODY;
     }
     return 0;
 }
@@ -129,9 +133,8 @@ __attribute__((flatten)) int berth_get(struct berth *b, struct berth_key key, st
                                        int64_t deadline)
 {
     struct client_thread *t = &client_thread;
-    if (__builtin_expect(t->handle != b || !b || client_life(b) != LIFE_LIVE || t->left == 0 || !key.data || !view ||
-                             key.size - 1 >= KEY_INLINE || (flags & ~(BERTH_NO_TOUCH | BERTH_LOCAL)) || read_refused(b),
-                         0)) {
+    if (unlikely(t->fast != b) || unlikely(client_life(b) != LIFE_LIVE) || unlikely(!key.data) || unlikely(!view) ||
+        unlikely(key.size - 1 >= KEY_INLINE) || unlikely(flags & ~BERTH_LOCAL) || unlikely(read_refused(b))) {
         return get_whole(b, key, view, flags, deadline);
     }
     const struct lookup *l = &b->lookup;
@@ -140,21 +143,22 @@ __attribute__((flatten)) int berth_get(struct berth *b, struct berth_key key, st
     uint32_t slot = find_first(l, &w), entry = t->cursor;
     const struct slot_header *h = find_header(l, slot);
     find_prefetch(h);
-    if (__builtin_expect(slot == SLOT_NONE || !pin_free(b, entry) || !pin_try(b, entry, slot), 0)) {
+    if (unlikely(slot == SLOT_NONE) || unlikely(!pin_below(b, entry)) || unlikely(!pin_try(b, entry, slot))) {
         return get_whole(b, key, view, flags, deadline);
     }
     bool good = word_state(slot_load(h)) == SLOT_READY && !atomic_load_explicit(&h->group, memory_order_acquire) &&
-                find_same_key(l, h, &w) && (!b->lineage || h->lineage == b->lineage) && read_bounded(b, h);
-    if (__builtin_expect(!good, 0)) {
+                find_same_key(l, h, &w) && read_plain(b, h);
+    if (unlikely(!good)) {
         pin_drop(b, t, entry);
         return get_whole(b, key, view, flags, deadline);
     }
-    read_view(b, (struct found){.slot = slot, .entry = entry}, view);
-    if (__builtin_expect(!b->unmeasured, 1)) {
+    read_view(b, h, (struct found){.slot = slot, .entry = entry}, view);
+    if (likely(!b->unmeasured)) {
         stat_hit(b, t, h->size);
     }
-    t->touch[--t->left] = flags & BERTH_NO_TOUCH ? 0 : slot + 1;
-    return __builtin_expect(t->left == 0, 0) ? end_turn(b, t) : 0;
+    uint32_t n = t->n++;
+    t->touch[n] = slot + 1;
+    return unlikely(n == THREAD_TURN - 1) ? end_turn(b, t) : 0;
 }
 
 long berth_get_into(struct berth *b, struct berth_key key, void *buffer, size_t size, unsigned flags, int64_t deadline)
@@ -183,17 +187,27 @@ long berth_get_into(struct berth *b, struct berth_key key, void *buffer, size_t 
     return -ENOSPC;
 }
 
+static inline void release_one(struct berth *b, struct client_thread *t, struct berth_view *v)
+{
+    uint32_t entry = v->entry;
+    if (likely(v->data != NULL) && likely(entry < PINS_CAPACITY)) {
+        v->data = NULL;
+        pin_drop(b, t, entry);
+    }
+}
+
 void berth_release(struct berth *b, struct berth_view *v, size_t n)
 {
-    if (!b || !v || client_life(b) == LIFE_FORKED) {
+    if (unlikely(!b) || unlikely(!v) || unlikely(client_life(b) == LIFE_FORKED)) {
         return;
     }
     struct client_thread *t = &client_thread;
-    for (size_t i = n; i-- > 0;) { /* backwards: the thread's next pin takes the first entry again */
-        if (v[i].data && v[i].entry < PINS_CAPACITY) {
-            v[i].data = NULL;
-            pin_drop(b, t, v[i].entry);
-        }
+    if (likely(n == 1)) {
+        release_one(b, t, v);
+        return;
+    }
+    while (n-- > 0) { /* backwards: the thread's next pin takes the first entry again */
+        release_one(b, t, &v[n]);
     }
 }
 
@@ -247,11 +261,11 @@ static void count_views(struct berth *b, struct client_thread *t, const struct b
 
 /* In a replaceable namespace members of one seal have one version; elsewhere equal keys mean equal bytes, whichever
  * seal they came with (PROTOCOLS rule 13). */
-static bool one_group(const struct berth *b, const struct berth_view *v, size_t n)
+static bool one_group(const struct berth *b, const struct berth_key *keys, const struct berth_view *v, size_t n)
 {
     uint64_t counter = 0;
     for (size_t i = 0; i < n; i++) {
-        if (!v[i].data || client_keeps(b, v[i].ns)) {
+        if (!v[i].data || client_keeps(b, keys[i].ns)) {
             continue;
         }
         if (counter && v[i].version.counter != counter) {
@@ -281,7 +295,7 @@ static uint32_t pin_views(struct berth *b, struct client_thread *t, const struct
             continue;
         }
         if (rc == 0) {
-            read_view(b, f[i], &v[i]);
+            read_view(b, find_header(&b->lookup, f[i].slot), f[i], &v[i]);
             pinned++;
             continue;
         }
@@ -289,7 +303,7 @@ static uint32_t pin_views(struct berth *b, struct client_thread *t, const struct
         if (run) {
             ended = true;
         } else {
-            v[i] = (struct berth_view){.status = rc == BERTH_ENODE ? -ENOENT : rc, .ns = keys[i].ns};
+            v[i] = (struct berth_view){.status = rc == BERTH_ENODE ? -ENOENT : rc};
         }
     }
     return pinned;
@@ -341,7 +355,7 @@ static long read_many(struct berth *b, const struct berth_key *keys, size_t n, s
         if (got < 0) {
             return got;
         }
-        if (!(flags & BERTH_SAME_GROUP) || one_group(b, v, run ? (size_t)got : n)) {
+        if (!(flags & BERTH_SAME_GROUP) || one_group(b, keys, v, run ? (size_t)got : n)) {
             break;
         }
         berth_release(b, v, run ? (size_t)got : n);
@@ -367,7 +381,7 @@ long berth_get_many(struct berth *b, const struct berth_key *keys, size_t n, str
     }
     if (read_refused(b)) { /* each member says why it is not there */
         for (size_t i = 0; i < n; i++) {
-            v[i] = (struct berth_view){.status = BERTH_EQUOTA, .ns = keys[i].ns};
+            v[i] = (struct berth_view){.status = BERTH_EQUOTA};
         }
         return 0;
     }

@@ -101,7 +101,7 @@ struct berth_view {
     uint32_t slot;
     uint32_t entry; /* the library's */
     int32_t status; /* 0, -ENOENT or another error; set for every member of a batch */
-    uint32_t ns;
+    uint32_t pad;
     uint64_t reserved[2];
 };
 

@@ -42,17 +42,17 @@ static inline void find_start(const struct lookup *l, struct wanted *w, const st
                          .size = key->size,
                          .ns = key->ns,
                          .home = &l->buckets[h.home & l->mask],
-                         .tag = (uint32_t)(h.high >> 32)};
+                         .tag = (uint32_t)(h.home >> 32)};
     __builtin_prefetch(w->home);
 }
 
-/* Bit i: entry i has this tag. */
+/* Bit i + 1: entry i has this tag: the place of 8 bytes in the bucket, whose first are `passed` and `ask`. */
 static inline unsigned find_match(const struct lookup_bucket *b, uint32_t tag)
 {
 #if FIND_TSAN
     unsigned bits = 0;
     for (unsigned i = 0; i < LOOKUP_WAYS; i++) {
-        bits |= (unsigned)(atomic_load_explicit(&b->entry[i], memory_order_acquire) >> 32 == tag) << i;
+        bits |= (unsigned)(atomic_load_explicit(&b->entry[i], memory_order_acquire) >> 32 == tag) << (i + 1);
     }
     return bits;
 #else
@@ -63,8 +63,13 @@ static inline unsigned find_match(const struct lookup_bucket *b, uint32_t tag)
     __m128i want = _mm_set1_epi32((int)tag);
     unsigned bits = (unsigned)_mm_movemask_ps(_mm_castsi128_ps(_mm_cmpeq_epi32(low, want))) |
                     (unsigned)_mm_movemask_ps(_mm_castsi128_ps(_mm_cmpeq_epi32(high, want))) << 4;
-    return bits >> 1; /* the first 8 bytes are `passed` and `ask` */
+    return bits & ~1u;
 #endif
+}
+
+static inline const _Atomic uint64_t *find_entry(const struct lookup_bucket *b, unsigned match)
+{
+    return (const _Atomic uint64_t *)(const void *)b + (unsigned)__builtin_ctz(match);
 }
 
 /* Slot of an entry that has the tag, or SLOT_NONE. */
@@ -81,8 +86,9 @@ static inline uint32_t find_first(const struct lookup *l, const struct wanted *w
         const struct lookup_bucket *bucket = w->home + i;
         unsigned match = find_match(bucket, w->tag);
         if (__builtin_expect(match != 0, 1)) {
-            const _Atomic uint64_t *at = &bucket->entry[__builtin_ctz(match)];
-            return find_slot(l, atomic_load_explicit(at, memory_order_acquire), w->tag);
+            /* Another key's by now, or empty: what the header says under the pin decides. */
+            uint32_t slot = (uint32_t)atomic_load_explicit(find_entry(bucket, match), memory_order_acquire) - 1;
+            return slot < l->n_headers ? slot : SLOT_NONE;
         }
         if (atomic_load_explicit(&bucket->passed, memory_order_acquire) == 0) {
             break;
@@ -119,7 +125,7 @@ static inline uint32_t find_load4(const uint8_t *p)
 /* Equality of n bytes, 1 to KEY_INLINE, in overlapping pieces: no call, no byte beyond either side. */
 static inline bool find_bytes_equal(const uint8_t *a, const uint8_t *b, uint32_t n)
 {
-    if (n >= 16) {
+    if (__builtin_expect(n >= 16, 1)) {
         __m128i same = _mm_set1_epi8(-1);
         for (uint32_t i = 0; i + 16 < n; i += 16) {
             same = _mm_and_si128(same, _mm_cmpeq_epi8(_mm_loadu_si128((const __m128i *)(a + i)),
@@ -228,7 +234,7 @@ static inline enum find_step find_pin_walk(struct berth *b, struct client_thread
     for (uint32_t i = 0; i < LOOKUP_PROBES; i++) {
         const struct lookup_bucket *bucket = w->home + i;
         for (unsigned m = find_match(bucket, w->tag); m; m &= m - 1) {
-            enum find_step step = find_pin_entry(b, t, w, &bucket->entry[__builtin_ctz(m)], out);
+            enum find_step step = find_pin_entry(b, t, w, find_entry(bucket, m), out);
             if (step != STEP_OTHER) {
                 return step;
             }
@@ -245,7 +251,7 @@ static inline enum find_step find_peek_walk(const struct lookup *l, const struct
     for (uint32_t i = 0; i < LOOKUP_PROBES; i++) {
         const struct lookup_bucket *bucket = w->home + i;
         for (unsigned m = find_match(bucket, w->tag); m; m &= m - 1) {
-            enum find_step step = find_peek_entry(l, w, &bucket->entry[__builtin_ctz(m)]);
+            enum find_step step = find_peek_entry(l, w, find_entry(bucket, m));
             if (step != STEP_OTHER) {
                 return step;
             }

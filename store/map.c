@@ -1,5 +1,7 @@
 #include "store/map.h"
 
+#include "store/layout.h"
+
 #include <errno.h>
 #include <pthread.h>
 #include <stddef.h>
@@ -8,11 +10,39 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define HUGE_BYTES UINT64_C(2097152)
+
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25
+#endif
+
+/* Where a mapping of so many bytes can have huge pages: a place at a multiple of their size. NULL: anywhere will do. */
+static void *reserve_aligned(uint64_t bytes)
+{
+    if (bytes < HUGE_BYTES)
+        return NULL;
+    uint64_t whole = (bytes + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
+    uint8_t *base = mmap(NULL, whole + HUGE_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (base == MAP_FAILED)
+        return NULL;
+    uint64_t before = -(uintptr_t)base % HUGE_BYTES;
+    if (before > 0)
+        munmap(base, before);
+    munmap(base + before + whole, HUGE_BYTES - before);
+    return base + before;
+}
+
 static void *map_plain(int fd, uint64_t bytes, int prot)
 {
-    void *map = mmap(NULL, bytes, prot, MAP_SHARED, fd, 0);
-    if (map == MAP_FAILED)
+    void *place = reserve_aligned(bytes);
+    void *map = mmap(place, bytes, prot, MAP_SHARED | (place != NULL ? MAP_FIXED : 0), fd, 0);
+    if (map == MAP_FAILED) {
+        int e = errno;
+        if (place != NULL)
+            munmap(place, bytes);
+        errno = e;
         return NULL;
+    }
     if (madvise(map, bytes, MADV_DONTFORK) == 0)
         return map;
     int error = errno;
@@ -127,3 +157,11 @@ void unmap_shared(void *map, uint64_t bytes)
 }
 
 #endif
+
+void map_collapse(void *map, uint64_t from, uint64_t to)
+{
+    from = (from + HUGE_BYTES - 1) / HUGE_BYTES * HUGE_BYTES;
+    to = to / HUGE_BYTES * HUGE_BYTES;
+    while (from < to && madvise((uint8_t *)map + from, HUGE_BYTES, MADV_COLLAPSE) == 0)
+        from += HUGE_BYTES;
+}

@@ -20,6 +20,11 @@
  * errno. */
 void *map_shared(int fd, uint64_t bytes, int prot);
 
+/* Puts bytes [from, to) of a mapping by map_shared on huge pages, as far as whole ones fit and the kernel (6.1 on) has
+ * them; every other mapping of the file follows at its next fault. The bytes must have memory already. A hint: what
+ * can't be is left as it is. */
+void map_collapse(void *map, uint64_t from, uint64_t to);
+
 /* Undoes one map_shared: its address and bytes. NULL is passed over. */
 void unmap_shared(void *map, uint64_t bytes);
 

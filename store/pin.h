@@ -18,11 +18,10 @@
  * full. */
 uint32_t pin_take_slowly(struct berth *b, struct client_thread *t, uint32_t slot);
 
-/* Seen from here, and below high water. */
-static inline bool pin_free(const struct berth *b, uint32_t entry)
+/* Below high water: only there may a pin be tried. */
+static inline bool pin_below(const struct berth *b, uint32_t entry)
 {
-    return entry < atomic_load_explicit(&b->pins->high_water, memory_order_relaxed) &&
-           atomic_load_explicit(&b->pins->entry[entry], memory_order_relaxed) == 0;
+    return entry < atomic_load_explicit(&b->pins->high_water, memory_order_relaxed);
 }
 
 static inline bool pin_try(struct berth *b, uint32_t entry, uint32_t slot)
@@ -37,7 +36,7 @@ static inline bool pin_try(struct berth *b, uint32_t entry, uint32_t slot)
 static inline uint32_t pin_take(struct berth *b, struct client_thread *t, uint32_t slot)
 {
     uint32_t entry = t->cursor;
-    if (__builtin_expect(pin_free(b, entry) && pin_try(b, entry, slot), 1)) {
+    if (__builtin_expect(pin_below(b, entry) && pin_try(b, entry, slot), 1)) {
         return entry;
     }
     return pin_take_slowly(b, t, slot);

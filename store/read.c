@@ -134,7 +134,7 @@ __attribute__((flatten)) void read_pin_batch(struct berth *b, struct client_thre
     }
 }
 
-int read_accept(struct berth *b, struct client_thread *t, struct found f, unsigned flags)
+int read_accept_slowly(struct berth *b, struct client_thread *t, struct found f, unsigned flags)
 {
     const struct slot_header *h = find_header(&b->lookup, f.slot);
     if (!read_bounded(b, h)) {

@@ -18,9 +18,6 @@ int read_pin_slowly(struct berth *b, struct client_thread *t, const struct wante
 void read_pin_batch(struct berth *b, struct client_thread *t, const struct berth_key *keys, uint32_t n,
                     int64_t deadline, struct found *out, int *status);
 
-/* Whether this handle may have what it pinned, and with BERTH_VERIFY whether the payload is whole. */
-int read_accept(struct berth *b, struct client_thread *t, struct found f, unsigned flags);
-
 /* Whether lookup has the key ready now; false may also mean that only the node knows. */
 bool read_there(struct berth *b, struct client_thread *t, const struct berth_key *key);
 
@@ -38,25 +35,42 @@ static inline bool read_bounded(const struct berth *b, const struct slot_header 
     return (uint64_t)h->page * PAGE_BYTES + h->size <= b->pool_bytes;
 }
 
+/* Whether this handle may have what it pinned, and with BERTH_VERIFY whether the payload is whole: 0, or why not. */
+int read_accept_slowly(struct berth *b, struct client_thread *t, struct found f, unsigned flags);
+
+static inline bool read_plain(const struct berth *b, const struct slot_header *h)
+{
+    return read_bounded(b, h) && (!b->lineage || h->lineage == b->lineage);
+}
+
+static inline int read_accept(struct berth *b, struct client_thread *t, struct found f, unsigned flags)
+{
+    bool plain = !(flags & BERTH_VERIFY) && read_plain(b, find_header(&b->lookup, f.slot));
+    return __builtin_expect(plain, 1) ? 0 : read_accept_slowly(b, t, f, flags);
+}
+
 static inline bool read_refused(const struct berth *b)
 {
     return atomic_load_explicit(&b->pins->refuse, memory_order_relaxed);
 }
 
+_Static_assert(offsetof(struct slot_header, lineage) == offsetof(struct slot_header, checksum) + 8 &&
+                   offsetof(struct berth_view, lineage) == offsetof(struct berth_view, checksum) + 8,
+               "copied as one");
+
 /* The reserved fields stay as they are: every store between two pins costs, since the exchange drains them all. */
-static inline void read_view(struct berth *b, struct found f, struct berth_view *v)
+static inline void read_view(const struct berth *b, const struct slot_header *h, struct found f, struct berth_view *v)
 {
-    const struct slot_header *h = find_header(&b->lookup, f.slot);
+    uint64_t counter = h->version, region = b->region_id;
+    uint32_t size = h->size;
     v->data = read_payload(b, h);
-    v->size = h->size;
-    v->version.counter = h->version;
-    v->version.region = b->region_id;
-    v->checksum = h->checksum;
-    v->lineage = h->lineage;
+    v->size = size;
+    v->version.counter = counter;
+    v->version.region = region;
+    memcpy(&v->checksum, &h->checksum, 16);
     v->slot = f.slot;
     v->entry = f.entry;
     v->status = 0;
-    v->ns = h->ns;
 }
 
 #endif

@@ -15,7 +15,7 @@
 
 _Static_assert(STAT_LANES == 64, "one word has a bit for each lane");
 
-__thread struct client_thread client_thread;
+__thread struct client_thread client_thread = {.fast = THREAD_NOBODY};
 
 static _Atomic uint64_t lanes_taken;
 static _Atomic uint32_t sharers;
@@ -30,6 +30,7 @@ static void thread_end(void *value)
     }
     t->started = false;
     t->handle = NULL;
+    t->fast = THREAD_NOBODY;
 }
 
 static void make_key(void)

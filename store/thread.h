@@ -10,14 +10,17 @@
 
 struct berth;
 
+#define THREAD_NOBODY ((const struct berth *)(uintptr_t)1) /* no handle, not even one that is NULL */
+
 struct client_thread {
     /* what every get needs */
-    const struct berth *handle; /* whose gets count below; NULL: a thread without a lane of its own goes the long way */
-    uint32_t left;              /* gets until its turn ends; 0: the next one is timed */
-    uint32_t cursor;            /* pin entry to try first */
-    uint32_t touch[THREAD_TURN]; /* slot + 1 of the get that found `left` at this index; 0: no touch */
+    const struct berth *fast; /* whose gets take the short way: the handle, but for a get that is to be timed */
+    uint32_t n;               /* touches kept */
+    uint32_t cursor;          /* pin entry to try first */
+    _Alignas(16) uint32_t touch[THREAD_TURN]; /* slot + 1; 0: no touch */
 
-    uint32_t home; /* where its pin entries begin: others' releases do not send the cursor below */
+    const struct berth *handle; /* whose gets count here; NULL: a thread without a lane of its own has none */
+    uint32_t home;              /* where its pin entries begin: others' releases do not send the cursor below */
     uint32_t lane;
     uint32_t lane_at; /* its bytes in a pin file */
     uint32_t turns;

@@ -38,8 +38,8 @@ void touch_adopt(struct berth *b, struct client_thread *t);
 /* A get that went the long way. */
 static inline void touch_one(struct berth *b, struct client_thread *t, uint32_t slot)
 {
-    if (t->handle == b && t->left > 1) {
-        t->touch[--t->left] = slot + 1;
+    if (t->handle == b && t->n + 1 < THREAD_TURN) {
+        t->touch[t->n++] = slot + 1;
     } else {
         touch_flush(b, t);
         touch_push(b, &slot, 1);

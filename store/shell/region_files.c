@@ -270,6 +270,7 @@ int region_files_map(struct region *r, const struct region_shape *shape, char *w
         region_files_close(r);
         return e;
     }
+    map_collapse(lookup, 0, r->lookup_bytes);
     r->super = (struct slots_super *)slots;
     r->dir = (struct slab_entry *)(slots + REGION_DIR_OFFSET);
     r->headers = (struct slot_header *)(slots + shape->headers_offset);
@@ -318,11 +319,22 @@ static int grow(int fd, uint64_t offset, uint32_t item, uint32_t n, uint32_t mos
     }
 }
 
+static uint64_t header_end(const struct region *r, uint32_t n)
+{
+    return r->super->headers_offset + (uint64_t)n * sizeof(struct slot_header);
+}
+
 int region_grow_headers(void *env, uint32_t n)
 {
     struct region *r = env;
-    return grow(r->slots_fd, r->super->headers_offset, sizeof(struct slot_header), n, r->super->max_headers,
-                HEADERS_STEP, &r->headers_ready);
+    uint32_t before = r->headers_ready;
+    int e = grow(r->slots_fd, r->super->headers_offset, sizeof(struct slot_header), n, r->super->max_headers,
+                 HEADERS_STEP, &r->headers_ready);
+    if (r->headers_ready > before) {
+        uint64_t from = header_end(r, before) / UNIT_BYTES * UNIT_BYTES;
+        map_collapse(r->super, from, header_end(r, r->headers_ready));
+    }
+    return e;
 }
 
 int region_grow_tails(void *env, uint32_t n)

@@ -27,7 +27,7 @@ static void percentiles_are_near(void **state)
 {
     (void)state;
     for (uint64_t i = 1; i <= 10000; i++)
-        stat_add(&s, i * 1000, 1);
+        stat_note(&s, i * 1000, 1);
     near(stat_mean(&s), 5000.5);
     near(stat_percentile(&s, 0.5), 5000);
     near(stat_percentile(&s, 0.99), 9900);
@@ -39,22 +39,22 @@ static void every_magnitude_has_its_place(void **state)
     (void)state;
     for (unsigned bit = 0; bit < 64; bit++) {
         set_up(NULL);
-        stat_add(&s, 1ull << bit, 1);
+        stat_note(&s, 1ull << bit, 1);
         near(stat_percentile(&s, 0.5) * 1000, (double)(1ull << bit));
     }
     set_up(NULL);
-    stat_add(&s, UINT64_MAX, 1);
+    stat_note(&s, UINT64_MAX, 1);
     near(stat_percentile(&s, 0.5) * 1000, (double)UINT64_MAX);
     set_up(NULL);
-    stat_add(&s, 0, 1);
+    stat_note(&s, 0, 1);
     assert_true(stat_percentile(&s, 0.5) == 0);
 }
 
 static void batches_count_as_their_operations(void **state)
 {
     (void)state;
-    stat_add(&s, 20000, 64);
-    stat_add(&t, 1000000, 1);
+    stat_note(&s, 20000, 64);
+    stat_note(&t, 1000000, 1);
     stat_merge(&s, &t);
     assert_int_equal(s.count, 65);
     near(stat_percentile(&s, 0.5), 20);

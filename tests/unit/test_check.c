@@ -252,7 +252,7 @@ static void test_lookup(void **s)
     assert_int_equal(f->result.index_only, 1);
     atomic_store(&home->ask, 0);
     assert_true(lookup_store(&f->l, hash, SLOT_NONE, 2));
-    struct key_hash stray = {.home = 1, .high = 0};
+    struct key_hash stray = {.home = 1};
     assert_true(lookup_store(&f->l, stray, SLOT_NONE, OBJECTS));
     expect(f, 1, "lookup entry of slot 40 has no record;");
     lookup_clear(&f->l, stray, OBJECTS);

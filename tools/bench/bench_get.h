@@ -4,16 +4,13 @@
 
 #include "tools/bench/bench.h"
 
-#include "index/lookup.h"
-
 #define READER_CALLS 65536u /* of one slice that are looked at */
 #define READER_OUTLIER 10u
 
 struct reader {
     struct bench *b;
-    const uint8_t *keys; /* the case's objects, in the order in which they are read */
-    uint64_t at;         /* the next one to be read */
-    struct lookup lookup;
+    const uint8_t *keys;   /* the case's objects, in the order in which they are read */
+    uint64_t at;           /* the next one to be read */
     struct berth_key *key; /* depth of them, for batches */
     struct berth_view *view;
     uint8_t *present;

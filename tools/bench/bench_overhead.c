@@ -7,41 +7,44 @@
 #include "tools/cli.h"
 
 #define PAIRS 11u
-#define SLICE_NS INT64_C(10000000)
+#define SLICE_NS INT64_C(5000000)
 
-/* ns a get of a stretch of time with or without counters and samples. */
-static double stretch(struct reader *r, bool measured, int64_t ns)
+/* ns a get of a slice with or without counters and samples. */
+static double slice(struct reader *r, bool measured)
 {
-    double sum = 0;
-    unsigned n = 0;
-
     r->b->b->unmeasured = !measured;
-    for (; n == 0 || ns > 0; n++, ns -= SLICE_NS)
-        sum += reader_slice(r, reader_get, BENCH_BATCH, BENCH_BATCH, SLICE_NS);
-    return sum / n;
+    return reader_slice(r, reader_get, BENCH_BATCH, BENCH_BATCH, SLICE_NS);
+}
+
+/* Slices of both take turns, and who goes first does: what the machine does meanwhile is the same for both. */
+static double one_pair(struct reader *r, unsigned slices, double *plain)
+{
+    double with = 0, without = 0;
+
+    for (unsigned i = 0; i < slices; i++) {
+        if (i & 1) {
+            with += slice(r, true);
+            without += slice(r, false);
+        } else {
+            without += slice(r, false);
+            with += slice(r, true);
+        }
+    }
+    *plain = without / slices;
+    return with / without;
 }
 
 static int pairs(struct bench *b, struct reader *r)
 {
     double plain[PAIRS], ratio[PAIRS];
-    int64_t ns = (int64_t)b->seconds * 1000000000 / (2 * PAIRS);
+    int64_t slices = (int64_t)b->seconds * 1000000000 / (2 * PAIRS * SLICE_NS);
 
-    stretch(r, true, ns); /* warm */
+    slice(r, true); /* warm */
     r->stat = (struct bench_stat){0};
     r->ops = 0;
     r->ns = 0;
-    for (unsigned i = 0; i < PAIRS && !r->error; i++) {
-        double with = 0;
-
-        for (unsigned side = 0; side < 2; side++) {
-            if ((side ^ i) & 1) { /* who goes first alternates */
-                with = stretch(r, true, ns);
-            } else {
-                plain[i] = stretch(r, false, ns);
-            }
-        }
-        ratio[i] = with / plain[i];
-    }
+    for (unsigned i = 0; i < PAIRS && !r->error; i++)
+        ratio[i] = one_pair(r, slices > 2 ? (unsigned)slices : 2, &plain[i]);
     b->b->unmeasured = false;
     if (!r->error)
         bench_report(b, &(struct bench_result){.unit = "get",

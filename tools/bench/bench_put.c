@@ -51,7 +51,7 @@ static int put_one_by_one(struct put_run *r, uint64_t n)
         bench_pause(b->pause_ns);
         begin = bench_now();
         error = berth_put(b->b, key, from, b->size, &r->opts);
-        stat_add(&r->stat, (uint64_t)(bench_now() - begin) * 1000, 1);
+        stat_note(&r->stat, (uint64_t)(bench_now() - begin) * 1000, 1);
         if (error < 0)
             return error;
     }
@@ -78,7 +78,7 @@ static void queue_done(void *arg, struct berth_op *op, unsigned slot)
     struct put_run *r = arg;
 
     (void)op;
-    stat_add(&r->stat, (uint64_t)(bench_now() - r->since[slot]) * 1000, 1);
+    stat_note(&r->stat, (uint64_t)(bench_now() - r->since[slot]) * 1000, 1);
 }
 
 static int put_queued(struct put_run *r, uint64_t n)
@@ -115,7 +115,7 @@ static int put_a_group(struct put_run *r, uint64_t n)
         r->group[i].flags = BERTH_HAS_CHECKSUM;
     }
     error = berth_seal(r->b->b, r->group, n);
-    stat_add(&r->stat, (uint64_t)(bench_now() - begin) * 1000, 1);
+    stat_note(&r->stat, (uint64_t)(bench_now() - begin) * 1000, 1);
     return error < 0 ? error : 0;
 }
 
@@ -161,7 +161,7 @@ static void socket_slice(struct put_run *r, uint64_t n)
         bench_pause(r->b->pause_ns);
         begin = bench_now();
         bench_socket_round(r->socket);
-        stat_add(&r->base, (uint64_t)(bench_now() - begin) * 1000, 1);
+        stat_note(&r->base, (uint64_t)(bench_now() - begin) * 1000, 1);
     }
 }
 

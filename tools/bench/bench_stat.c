@@ -22,7 +22,7 @@ static double middle_of(uint32_t bucket)
            0.5 * (double)(1ull << (octave - 1));
 }
 
-void stat_add(struct bench_stat *s, uint64_t ps, uint64_t n)
+void stat_note(struct bench_stat *s, uint64_t ps, uint64_t n)
 {
     s->count += n;
     s->sum_ps += (double)ps * (double)n;

@@ -19,7 +19,7 @@ struct bench_stat {
 };
 
 /* n operations of `ps` each. */
-void stat_add(struct bench_stat *s, uint64_t ps, uint64_t n);
+void stat_note(struct bench_stat *s, uint64_t ps, uint64_t n);
 void stat_merge(struct bench_stat *into, const struct bench_stat *from);
 
 /* In ns; 0 of an empty one. share: 0.5 is the median. */

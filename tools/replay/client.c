@@ -210,7 +210,7 @@ static int request(struct replay_client *r, const struct trace_request *q)
     r->c->references += q->n_blocks;
     r->c->hits += (uint64_t)hits;
     r->c->misses += q->n_blocks - (uint64_t)hits;
-    stat_add(&r->c->request, (uint64_t)(cli_now() - begin) * 1000, 1);
+    stat_note(&r->c->request, (uint64_t)(cli_now() - begin) * 1000, 1);
     return error;
 }
 
