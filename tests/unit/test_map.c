@@ -16,6 +16,7 @@
 #include <cmocka.h>
 
 #define BYTES 8192u
+#define HUGE UINT64_C(2097152)
 
 static int memory(void)
 {
@@ -84,12 +85,40 @@ static void a_bad_descriptor_is_an_error(void **unused)
     unmap_shared(NULL, BYTES);
 }
 
+/* A mapping that could have huge pages lies where they fit, and collapsing it changes no byte under a reader. */
+static void a_large_mapping_can_be_collapsed(void **unused)
+{
+    (void)unused;
+    const uint64_t bytes = 3 * HUGE + 4096;
+    int fd = memfd_create("map", MFD_CLOEXEC);
+    assert_int_equal(ftruncate(fd, (off_t)bytes), 0);
+    uint8_t *a = map_shared(fd, bytes, PROT_READ | PROT_WRITE);
+    const uint8_t *b = map_shared(fd, bytes, PROT_READ);
+    assert_non_null(a);
+    assert_non_null(b);
+    assert_int_equal((uintptr_t)a % HUGE, 0);
+    assert_int_equal((uintptr_t)b % HUGE, 0);
+    for (uint64_t i = 0; i < bytes; i += 4096)
+        a[i] = (uint8_t)(i >> 12);
+    map_collapse(a, 4096, bytes);
+    map_collapse(a, 0, HUGE - 1);
+    map_collapse(a, bytes, 0);
+    for (uint64_t i = 0; i < bytes; i += 4096)
+        assert_int_equal(b[i], (uint8_t)(i >> 12));
+    a[bytes - 1] = 9; /* the last page was left as it is */
+    assert_int_equal(b[bytes - 1], 9);
+    unmap_shared(a, bytes);
+    unmap_shared((void *)(uintptr_t)b, bytes);
+    close(fd);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(two_mappings_share_bytes),
         cmocka_unit_test(a_forked_child_has_no_mapping),
         cmocka_unit_test(a_bad_descriptor_is_an_error),
+        cmocka_unit_test(a_large_mapping_can_be_collapsed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
