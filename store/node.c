@@ -328,6 +328,16 @@ static void scanned_event(struct node *n, const struct node_event *ev)
     }
 }
 
+static void limits_event(struct node *n, const struct node_limits *l)
+{
+    n->c.high_bytes = l->high_bytes;
+    n->c.low_bytes = l->low_bytes;
+    n->c.draft_quota = l->draft_quota;
+    n->c.pin_quota = l->pin_quota;
+    n->c.quarantine_ns = l->quarantine_ns;
+    n->drain_at = 0; /* what was in use for the old watermark says nothing of the new one */
+}
+
 static void touch_event(struct node *n, const struct node_event *ev)
 {
     n->request++;
@@ -400,6 +410,9 @@ void node_event(struct node *n, const struct node_event *ev, struct node_now now
         break;
     case EV_SCANNED:
         scanned_event(n, ev);
+        break;
+    case EV_LIMITS:
+        limits_event(n, ev->limits);
         break;
     case EV_TICK:
         break;

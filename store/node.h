@@ -26,6 +26,12 @@ struct node_now {
     uint64_t wall_us; /* for versions and for people */
 };
 
+/* What of the configuration may change while the node runs; as in node_config. */
+struct node_limits {
+    uint64_t high_bytes, low_bytes, draft_quota, pin_quota;
+    int64_t quarantine_ns;
+};
+
 struct node_config {
     struct slots_super *super;
     struct slot_header *headers;
@@ -68,6 +74,7 @@ enum node_event_kind {
     EV_COMMITTED, /* batch, status */
     EV_SCANNED,   /* scan, pinned bits */
     EV_PINNED,    /* session, bytes: what a periodic scan found, for quotas */
+    EV_LIMITS,    /* limits: other ones from now on */
     EV_TICK,      /* time passed */
     EV_TURN,      /* no more events for now: start a commit if one is due */
     EV_STOP       /* clean stop: commit what there is, then CMD_STOPPED */
@@ -81,10 +88,11 @@ struct node_event {
     const struct msg_head *message;
     const uint32_t *slots; /* TOUCH, slot numbers */
     uint32_t n_slots;
-    uint32_t scan;                 /* SCANNED: id of the command */
-    const uint64_t *pinned;        /* SCANNED: bit i: slots[i] of the command is pinned by some session */
-    uint64_t bytes;                /* PINNED */
-    const struct session_row *row; /* ATTACH of a new session: kept in the index */
+    uint32_t scan;                    /* SCANNED: id of the command */
+    const uint64_t *pinned;           /* SCANNED: bit i: slots[i] of the command is pinned by some session */
+    uint64_t bytes;                   /* PINNED */
+    const struct session_row *row;    /* ATTACH of a new session: kept in the index */
+    const struct node_limits *limits; /* LIMITS */
 };
 
 enum node_command_kind {

@@ -1,5 +1,6 @@
 /* berthd.c: the daemon: configuration, one server, signals. */
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -13,6 +14,7 @@
 #include "store/berth.h"
 #include "store/fd.h"
 #include "store/shell/log.h"
+#include "store/shell/reload.h"
 #include "tools/berthd_config.h"
 #include "tools/berthd_http.h"
 
@@ -32,12 +34,27 @@ static void on_stop(int number)
     errno = saved;
 }
 
+/* A pipe, because the configuration is read again on the node's thread and not in a handler. */
+static int hangups[2] = {-1, -1};
+
+static void on_hangup(int number)
+{
+    int saved = errno;
+    (void)number;
+    if (write(hangups[1], "", 1) < 0) { /* full: one that is still to be read is enough */
+    }
+    errno = saved;
+}
+
 static void catch_signals(void)
 {
     struct sigaction stop = {.sa_handler = on_stop, .sa_flags = SA_RESTART};
     sigemptyset(&stop.sa_mask);
     sigaction(SIGTERM, &stop, NULL);
     sigaction(SIGINT, &stop, NULL);
+    struct sigaction hangup = {.sa_handler = on_hangup, .sa_flags = SA_RESTART};
+    sigemptyset(&hangup.sa_mask);
+    sigaction(SIGHUP, &hangup, NULL);
     signal(SIGPIPE, SIG_IGN);
 }
 
@@ -113,6 +130,30 @@ static void show_prefault(void *arg, uint64_t done, uint64_t total)
     p->visible = true;
 }
 
+/* ---- reload ---- */
+
+struct reload {
+    struct server *server;
+    int argc;
+    char **argv;
+};
+
+/* As at the start: flags, environment, file. What is wrong with them is logged, and all stays as it was. */
+static void reload_due(void *arg)
+{
+    static struct berthd_config fresh;
+    const struct reload *r = arg;
+    char drop[16], why[512] = "";
+    while (read(hangups[0], drop, sizeof drop) > 0)
+        continue;
+    int rc = config_load(&fresh, r->argc, r->argv, environ, why, sizeof why);
+    rc = rc < 0 ? rc : server_reload(r->server, &fresh.settings, why, sizeof why);
+    if (rc < 0)
+        log_event(LOG_ERROR, "the configuration was not reloaded, nothing has changed: %s", why);
+    else
+        log_event(LOG_INFO, "configuration reloaded: %d settings have changed", rc);
+}
+
 /* ---- serving ---- */
 
 static int fail(int error, const char *why)
@@ -146,7 +187,7 @@ static int run(struct server *s, const struct settings *settings)
     return rc;
 }
 
-static int serve(struct settings *settings)
+static int serve(struct settings *settings, int argc, char **argv)
 {
     char why[512] = "";
     struct http_address address;
@@ -155,6 +196,8 @@ static int serve(struct settings *settings)
     int rc = http_address(&address, settings->metrics, why, sizeof why);
     if (rc < 0)
         return fail(rc, why);
+    if (pipe2(hangups, O_CLOEXEC | O_NONBLOCK) < 0)
+        return fail(-errno, "no pipe for signals");
     catch_signals();
     rc = create(&s, settings, why, sizeof why);
     if (rc < 0)
@@ -165,6 +208,9 @@ static int serve(struct settings *settings)
         server_discard(s);
         return code;
     }
+    struct reload reload = {.server = s, .argc = argc, .argv = argv};
+    if (server_watch(s, hangups[0], reload_due, &reload) < 0)
+        log_event(LOG_WARNING, "SIGHUP will not reload the configuration: its pipe can't be watched");
     rc = run(s, settings);
     server_destroy(s);
     http_stop(http); /* its descriptor was watched until now */
@@ -195,7 +241,8 @@ int main(int argc, char **argv)
         config_print(&config);
     else {
         log_set_level((enum log_level)config.settings.log_level);
-        return serve(&config.settings);
+        log_set_format((enum log_format)config.settings.log_format);
+        return serve(&config.settings, argc, argv);
     }
     return fflush(stdout) || ferror(stdout) ? EXIT_FAILED : 0;
 }

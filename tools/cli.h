@@ -167,6 +167,8 @@ json_t *cli_json_hex(uint64_t n);
 
 /* A report of the node as a document with "schema" and "command". 0, or an exit code after the error was reported. */
 int cli_report_of(struct berth *b, enum berth_question what, const struct berth_key *key, json_t **report);
+/* The same of a report's text. */
+int cli_report_text(const char *text, json_t **report);
 /* A number below a path of objects, "pool/used_bytes"; 0 where there is none. */
 json_int_t cli_json_int(const json_t *document, const char *path);
 

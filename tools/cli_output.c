@@ -57,8 +57,14 @@ int cli_report_of(struct berth *b, enum berth_question what, const struct berth_
     int rc = berth_query(b, what, key, &text);
     if (rc < 0)
         return cli_fail_last(rc, NULL);
-    json_t *fields = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
+    rc = cli_report_text(text, report);
     free(text);
+    return rc;
+}
+
+int cli_report_text(const char *text, json_t **report)
+{
+    json_t *fields = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
     if (!json_is_object(fields)) {
         json_decref(fields);
         return cli_fail(BERTH_EFORMAT, NULL, "the node's report is no JSON object: use the same release of both");

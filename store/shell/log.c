@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,17 +13,25 @@
 #include <unistd.h>
 
 #define MESSAGE_MAX 2048
-#define STAMP_MAX 64
+#define STAMP_MAX 96
+#define END_MAX 4 /* quote, brace, line */
 
 /* A library in somebody's process says what went wrong and no more; berthd sets its own level. */
 static _Atomic int threshold = LOG_WARNING;
+
+static _Atomic int shape = LOG_TEXT;
 
 void log_set_level(enum log_level level)
 {
     atomic_store_explicit(&threshold, (int)level, memory_order_relaxed);
 }
 
-static size_t stamp(char *out, size_t size, enum log_level level)
+void log_set_format(enum log_format format)
+{
+    atomic_store_explicit(&shape, (int)format, memory_order_relaxed);
+}
+
+static size_t stamp(char *out, size_t size, enum log_level level, bool json)
 {
     static const char *const names[] = {"error", "warning", "info", "debug"};
     struct timespec now;
@@ -31,14 +40,36 @@ static size_t stamp(char *out, size_t size, enum log_level level)
     clock_gettime(CLOCK_REALTIME, &now);
     gmtime_r(&now.tv_sec, &utc);
     strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%S", &utc);
-    return (size_t)snprintf(out, size, "%s.%03ldZ %s ", date, now.tv_nsec / 1000000, names[level]);
+    const char *format = json ? "{\"time\": \"%s.%03ldZ\", \"level\": \"%s\", \"message\": \"" : "%s.%03ldZ %s ";
+    return (size_t)snprintf(out, size, format, date, now.tv_nsec / 1000000, names[level]);
+}
+
+static size_t plain(char *out, const char *text, size_t n)
+{
+    memcpy(out, text, n);
+    out[n] = '\n';
+    return n + 1;
+}
+
+/* Printable ASCII already: two characters of it mean something in a JSON string. */
+static size_t quote(char *out, const char *text, size_t n)
+{
+    size_t at = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (text[i] == '"' || text[i] == '\\')
+            out[at++] = '\\';
+        out[at++] = text[i];
+    }
+    memcpy(out + at, "\"}\n", 3);
+    return at + 3;
 }
 
 void log_event(enum log_level level, const char *format, ...)
 {
     if ((int)level > atomic_load_explicit(&threshold, memory_order_relaxed) || level > LOG_DEBUG)
         return;
-    char message[MESSAGE_MAX], line[STAMP_MAX + 4 * MESSAGE_MAX + 1];
+    bool json = atomic_load_explicit(&shape, memory_order_relaxed) == LOG_JSON;
+    char message[MESSAGE_MAX], text[4 * MESSAGE_MAX + 1], line[STAMP_MAX + 2 * sizeof text + END_MAX];
     va_list args;
     va_start(args, format);
     int n = vsnprintf(message, sizeof message, format, args);
@@ -46,9 +77,9 @@ void log_event(enum log_level level, const char *format, ...)
     if (n < 0)
         return;
     size_t length = (size_t)n < sizeof message ? (size_t)n : sizeof message - 1;
-    size_t at = stamp(line, STAMP_MAX, level);
-    at += escape_bytes(line + at, sizeof line - 1 - at, message, length);
-    line[at++] = '\n';
+    size_t at = stamp(line, STAMP_MAX, level, json);
+    length = escape_bytes(text, sizeof text, message, length);
+    at += json ? quote(line + at, text, length) : plain(line + at, text, length);
     while (write(STDERR_FILENO, line, at) < 0 && errno == EINTR)
         continue;
 }

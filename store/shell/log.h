@@ -1,4 +1,6 @@
 /* log.h: one event a line on stderr: time, level, message; every byte that is not printable ASCII is escaped as \xNN.
+ * As JSON a line is {"time": "2026-11-30T03:40:10.123Z", "level": "info", "message": "..."}, the message escaped
+ * likewise.
  */
 #ifndef BERTH_SHELL_LOG_H
 #define BERTH_SHELL_LOG_H
@@ -7,7 +9,10 @@
 
 enum log_level { LOG_ERROR, LOG_WARNING, LOG_INFO, LOG_DEBUG };
 
+enum log_format { LOG_TEXT, LOG_JSON };
+
 void log_set_level(enum log_level level);
+void log_set_format(enum log_format format);
 /* Formats, escapes the whole message, writes one line with one write. */
 void log_event(enum log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

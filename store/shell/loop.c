@@ -58,6 +58,13 @@ static void commit_ready(void *arg, int events)
     commit_rung(s->commit);
 }
 
+void loop_spin(struct server *s)
+{
+    /* Not those that this process may use: a node tied to one CPU may well poll while its clients run on others. */
+    bool alone = sysconf(_SC_NPROCESSORS_ONLN) < 2;
+    s->budget_max_ns = alone ? 0 : (int64_t)s->settings.spin_us * 1000;
+}
+
 int loop_open(struct server *s)
 {
     s->timer_at = INT64_MAX;
@@ -68,9 +75,7 @@ int loop_open(struct server *s)
     s->commit_watch = watch_open(&s->loop, commit_fd(s->commit), UV_READABLE, commit_ready, s);
     if (!s->timer_watch || !s->commit_watch)
         return -ENOMEM;
-    /* Not those that this process may use: a node tied to one CPU may well poll while its clients run on others. */
-    bool alone = sysconf(_SC_NPROCESSORS_ONLN) < 2;
-    s->budget_max_ns = alone ? 0 : (int64_t)s->settings.spin_us * 1000;
+    loop_spin(s);
     return 0;
 }
 

@@ -7,6 +7,8 @@
 /* The timer of the core and the executor's signal. 0 or a negative errno. */
 int loop_open(struct server *s);
 void loop_close(struct server *s);
+/* Takes the most that it may spin from the settings. */
+void loop_spin(struct server *s);
 /* Until the core says that it has stopped. */
 void loop_run(struct server *s);
 

@@ -263,16 +263,12 @@ static void difference(void *arg, const char *sentence)
         json_array_append_new(list, json_string(sentence)); /* its key bytes are escaped already */
 }
 
-static char *report_check(struct server *s)
+char *report_check(const struct region *region, uint32_t headers_used, const char *broken)
 {
-    struct node_status st;
     struct check_result r = {0};
     json_t *o = json_object();
     json_t *list = json_array();
-    report_node(s, &st);
-    int error =
-        check_region(&lmdb_ops, s->region.index, &s->region.lookup, st.slabs.headers_used, difference, list, &r);
-    const char *broken = node_check(s->node);
+    int error = check_region(&lmdb_ops, region->index, &region->lookup, headers_used, difference, list, &r);
     put(o, "schema", 1);
     json_object_set_new(o, "error", error ? json_string(strerror(-error)) : json_null());
     put(o, "records", r.records);
@@ -287,13 +283,15 @@ static char *report_check(struct server *s)
 
 char *report_make(struct server *s, unsigned what, const struct key_ref *key)
 {
+    struct node_status st;
     switch (what) {
     case QUERY_STATUS:
         return report_status(s);
     case QUERY_PINS:
         return report_pins(s, key);
     case QUERY_CHECK:
-        return report_check(s);
+        report_node(s, &st);
+        return report_check(&s->region, st.slabs.headers_used, node_check(s->node));
     case QUERY_METRICS:
         return report_metrics(s);
     default:

@@ -12,6 +12,9 @@ void report_lanes(const struct server *s, struct lane_sums *out);
 /* The core's status, with what clients settled without it in its counters. */
 void report_node(const struct server *s, struct node_status *out);
 
+/* Index, slots and lookup compared; broken: an invariant of the core that does not hold, or NULL. NULL: no memory. */
+char *report_check(const struct region *r, uint32_t headers_used, const char *broken);
+
 /* report_pins.c, prometheus.c */
 char *report_pins(struct server *s, const struct key_ref *key);
 char *report_metrics(struct server *s);

@@ -34,6 +34,7 @@ const struct setting settings_table[] = {
     [SET_MODE] = {"mode", "0600|0640", "0600", "of socket and region files; 0640 lets a group read"},
     [SET_QUARANTINE] = {"quarantine", "DURATION", "1s", "between a writer's death and reuse of its slots"},
     [SET_LOG_LEVEL] = {"log-level", "error|warning|info|debug", "info", "how much is logged"},
+    [SET_LOG_FORMAT] = {"log-format", "text|json", "text", "how a line of the log looks"},
 };
 const unsigned settings_count = sizeof settings_table / sizeof *settings_table;
 _Static_assert(SETTINGS <= sizeof((struct settings *)0)->source / sizeof((struct settings *)0)->source[0], "source");

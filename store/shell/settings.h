@@ -32,6 +32,7 @@ struct settings {
     uint32_t mode;         /* of region files and socket, octal: 0600; 0640 lets a group read */
     int64_t quarantine_ns; /* duration: 1s, 500ms */
     uint32_t log_level;    /* error | warning | info | debug */
+    uint32_t log_format;   /* enum log_format: text | json */
     struct node_namespace namespaces[SETTINGS_NAMESPACES]; /* [namespace NAME] replaceable = yes|no */
     uint32_t n_namespaces;
     bool embedded; /* by server_embedded: a private region, removed at close; no listening socket, no WRITEMAP */

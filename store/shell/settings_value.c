@@ -18,6 +18,8 @@
 static const char *const lock_names[] = {"off", "auto", "required", NULL};
 static const char *const level_names[] = {"error", "warning", "info", "debug", NULL};
 
+static const char *const format_names[] = {"text", "json", NULL};
+
 static int parse_name(const char *const *names, const char *text)
 {
     for (int i = 0; names[i] != NULL; i++) {
@@ -236,12 +238,12 @@ static int parse_small(const char *text, uint64_t most, uint32_t *out)
     return e;
 }
 
-static int parse_level(const char *text, uint32_t *out)
+static int parse_choice(const char *const *names, const char *text, uint32_t *out)
 {
-    int level = parse_name(level_names, text);
-    if (level >= 0)
-        *out = (uint32_t)level;
-    return level < 0 ? level : 0;
+    int choice = parse_name(names, text);
+    if (choice >= 0)
+        *out = (uint32_t)choice;
+    return choice < 0 ? choice : 0;
 }
 
 static int parse_lock(const char *text, enum mem_lock *out)
@@ -298,7 +300,9 @@ int value_parse(struct settings *s, unsigned index, const char *text)
     case SET_QUARANTINE:
         return parse_duration(text, &s->quarantine_ns);
     case SET_LOG_LEVEL:
-        return parse_level(text, &s->log_level);
+        return parse_choice(level_names, text, &s->log_level);
+    case SET_LOG_FORMAT:
+        return parse_choice(format_names, text, &s->log_format);
     case SETTINGS:
         break;
     }
@@ -344,6 +348,8 @@ const char *value_units(unsigned index, int error)
         return range ? "it must be at most 24h" : "that is no duration: write a number with ns, us, ms, s, m or h";
     case SET_LOG_LEVEL:
         return "write error, warning, info or debug";
+    case SET_LOG_FORMAT:
+        return "write text or json";
     case SETTINGS:
         break;
     }
@@ -438,6 +444,8 @@ static const char *text_field(const struct settings *s, unsigned index)
         return lock_names[s->lock];
     case SET_LOG_LEVEL:
         return level_names[s->log_level];
+    case SET_LOG_FORMAT:
+        return format_names[s->log_format];
     default:
         return NULL;
     }

@@ -24,6 +24,7 @@ enum setting_index { /* order of settings_table */
                      SET_MODE,
                      SET_QUARANTINE,
                      SET_LOG_LEVEL,
+                     SET_LOG_FORMAT,
                      SETTINGS
 };
 

@@ -130,7 +130,7 @@ start_berthd()
             # tee writes the log before it passes a line on: who hears 'ready' finds all that was said until then.
             trap '' PIPE
             tee >({
-                grep -m1 -E ' ready: ' || echo gone
+                grep -m1 -E '[ "]ready: ' || echo gone
                 cat >/dev/null
             } >"$node_dir/ready") >"$node_dir/log"
         ) &
