@@ -181,6 +181,14 @@ void wire_stamp(void *message, uint64_t id, uint64_t counter, uint64_t time_left
     wire_u64(&c, &time_left);
 }
 
+struct wire_head wire_peek(const void *message)
+{
+    struct wire_head head = {0};
+    struct wire_cursor c = {.in = message, .end = WIRE_HEAD};
+    head_fields(&c, &head);
+    return head;
+}
+
 /* ---- decoding ---- */
 
 static void check_head(struct wire_cursor *c, const struct wire_head *h, size_t n)
@@ -211,7 +219,9 @@ int wire_open(struct wire_reader *r, struct wire_message *m, const void *data, s
     memset(&got, 0, sizeof got);
     struct wire_cursor c = {.in = data, .end = n};
     *r = (struct wire_reader){.data = data};
-    head_fields(&c, &got.head);
+    wire_need(data, n, WIRE_MESSAGE_MAX, &c.fault); /* what is no message at all should be called so */
+    if (!c.fault)
+        head_fields(&c, &got.head);
     if (!c.fault)
         check_head(&c, &got.head, n);
     if (!c.fault)

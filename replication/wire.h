@@ -293,6 +293,9 @@ long wire_end(struct wire_writer *w);
 /* Writes id, counter and time_left into the head of an encoded message. */
 void wire_stamp(void *message, uint64_t id, uint64_t counter, uint64_t time_left);
 
+/* The head of a message that this side has encoded or wire_open has accepted; message has WIRE_HEAD bytes at least. */
+struct wire_head wire_peek(const void *message);
+
 /* ---- decoding ---- */
 
 struct wire_reader {
