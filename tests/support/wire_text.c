@@ -92,7 +92,7 @@ static void lease(struct out *o, const struct wire_lease *l)
 
 static void hello(struct out *o, const struct wire_hello *h)
 {
-    raw(o, "magic", "BERTHW1", 8, true);
+    mask(o, 8, "magic", 0x31574854524542);
     number(o, 2, "least version", h->version_min);
     number(o, 2, "greatest version", h->version_max);
     reserved(o, 4);
