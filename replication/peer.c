@@ -150,7 +150,8 @@ static int64_t ping_at(const struct peer *p)
     return (p->pinged > p->received ? p->pinged : p->received) + p->config.silence_ns;
 }
 
-/* Not before a PING has had its time: a process that was stopped for a minute has heard nothing, and yet nobody is gone. */
+/* Not before a PING has had its time: a process that was stopped for a minute has heard nothing, and yet nobody is
+ * gone. */
 static int64_t gone_at(const struct peer *p)
 {
     if (p->first_ping < 0)

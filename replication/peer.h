@@ -1,16 +1,17 @@
-/* peer.h: one connection between two nodes, a deterministic state machine over any transport that carries whole messages.
+/* peer.h: one connection between two nodes, a deterministic state machine over any transport that carries whole
+ * messages.
  *
  * (event, now) in, commands out, as store/node.h: peer_event, peer_ask, peer_answer, peer_tell or peer_stop, then
- * peer_command until it gives NULL, each carried out in turn. A command's pointers are valid until the next call that is
- * not peer_command; what it gives of an incoming message points into the event's bytes. One thread at a time; nothing
- * here reads a clock, and `now` is any clock of this host in ns that never goes back.
+ * peer_command until it gives NULL, each carried out in turn. A command's pointers are valid until the next call that
+ * is not peer_command; what it gives of an incoming message points into the event's bytes. One thread at a time;
+ * nothing here reads a clock, and `now` is any clock of this host in ns that never goes back.
  *
- * Negotiation: who dialled sends HELLO, the other answers WELCOME with the greatest version and the features that both
- * have, or REFUSE with a sentence. Requests carry ids that grow; an answer is matched by its id and must be the one to
- * that op with that many items. Each request that peer_ask took ends exactly once: PEER_ANSWERED with the message, or
- * with -ETIMEDOUT, or with -ECONNRESET or BERTH_ENODE when the connection goes. Keep-alive: PING after `silence` ns with
- * nothing received; gone after `gone` ns, but never before a PING has had gone - silence ns to be answered, so that a
- * process that was stopped looks once more before it gives its peers up.
+ * Negotiation: who dialled sends HELLO, the other answers WELCOME with the greatest version and the features that
+ * both have, or REFUSE with a sentence. Requests carry ids that grow; an answer is matched by its id and must be the
+ * one to that op with that many items. Each request that peer_ask took ends exactly once: PEER_ANSWERED with the
+ * message, or with -ETIMEDOUT, or with -ECONNRESET or BERTH_ENODE when the connection goes. Keep-alive: PING after
+ * `silence` ns with nothing received; gone after `gone` ns, but never before a PING has had gone - silence ns to be
+ * answered, so that a process that was stopped looks once more before it gives its peers up.
  *
  * Bounds: PEER_PENDING_MAX requests out, as many in (more are answered -EAGAIN without troubling the owner), commands
  * PEER_QUEUE. All memory is taken by peer_create, about 90 KiB.
@@ -51,7 +52,8 @@ struct peer_config {
     int64_t hello_ns;     /* from peer_create until up */
 };
 
-/* The constants above, version WIRE_VERSION, messages of WIRE_MESSAGE_MAX bytes; self's names, region, address to fill. */
+/* The constants above, version WIRE_VERSION, messages of WIRE_MESSAGE_MAX bytes; self's names, region, address to
+ * fill. */
 void peer_config_init(struct peer_config *c);
 
 /* config is copied. -EINVAL: a bound is off, or self can't be said in a HELLO; -EADDRNOTAVAIL: self.address is one that
@@ -105,15 +107,15 @@ const struct peer_command *peer_command(struct peer *p);
 /* When PEER_EV_TICK is wanted; may be earlier than anything is due; INT64_MAX: not at all. */
 int64_t peer_timer(const struct peer *p);
 
-/* Sends a request; `message` is encoded and gets its id, counter and time left here, and stays in place until the command
- * that sends it was carried out. 0: it will end in one PEER_ANSWERED with `user`, and *id (may be NULL) is its id. Else
- * it was not sent: -EAGAIN: pending_max are under way, ask again when one has ended (the back-pressure); -ENOTCONN: not
- * up; -EMSGSIZE: the other side takes no message so large; -ETIMEDOUT: deadline (INT64_MAX: none) is not after now;
- * -EINVAL: no request; -EBUSY: commands first. */
+/* Sends a request; `message` is encoded and gets its id, counter and time left here, and stays in place until the
+ * command that sends it was carried out. 0: it will end in one PEER_ANSWERED with `user`, and *id (may be NULL) is
+ * its id. Else it was not sent: -EAGAIN: pending_max are under way, ask again when one has ended (the back-pressure);
+ * -ENOTCONN: not up; -EMSGSIZE: the other side takes no message so large; -ETIMEDOUT: deadline (INT64_MAX: none) is
+ * not after now; -EINVAL: no request; -EBUSY: commands first. */
 int peer_ask(struct peer *p, void *message, size_t n, int64_t deadline, uint64_t user, int64_t now, uint64_t *id);
 
-/* Answers an incoming request, once, in any order. -ENOENT: no such request is open; -EINVAL: the message does not answer
- * that op; -ENOTCONN, -EMSGSIZE, -EBUSY as above. */
+/* Answers an incoming request, once, in any order. -ENOENT: no such request is open; -EINVAL: the message does not
+ * answer that op; -ENOTCONN, -EMSGSIZE, -EBUSY as above. */
 int peer_answer(struct peer *p, void *message, size_t n, uint64_t id);
 
 /* RELEASE, RECALL, CORRUPT. -EINVAL, -ENOTCONN, -EMSGSIZE, -EBUSY. */

@@ -1,9 +1,11 @@
-/* wire.h: the messages between nodes, to the byte; the same over TCP and over SEND/RECV. docs/formats.md has the tables.
+/* wire.h: the messages between nodes, to the byte; the same over TCP and over SEND/RECV. docs/formats.md has the
+ * tables.
  *
- * A message is a head of WIRE_HEAD bytes, a body that its op fixes, and `count` items. Little-endian, byte by byte, no
- * padding: nothing depends on the host. What a peer sent is believed only after wire_open has walked the whole of it: op,
- * flags, counts, enums and ranges, reserved bytes 0, and lengths that add up to exactly the message. Times are
- * durations: a peer's clock is never sent. Names, addresses and sentences are printable ASCII, since they reach logs.
+ * A message is a head of WIRE_HEAD bytes, a body that its op fixes, and `count` items. Little-endian, byte by byte,
+ * no padding: nothing depends on the host. What a peer sent is believed only after wire_open has walked the whole of
+ * it: op, flags, counts, enums and ranges, reserved bytes 0, and lengths that add up to exactly the message. Times
+ * are durations: a peer's clock is never sent. Names, addresses and sentences are printable ASCII, since they reach
+ * logs.
  *
  * Bounds: a message WIRE_MESSAGE_MAX bytes, WIRE_KEYS_MAX keys or entries, WIRE_LEASES_MAX lease ids, a key KEY_MAX
  * bytes, WIRE_OWNERS_MAX owners and WIRE_MISSING_MAX missing members a key. Nothing here allocates, blocks, or keeps
@@ -83,7 +85,7 @@ enum wire_flags {
 
 /* What an op is: what its id, time_left and status have to be. */
 enum wire_class {
-    WIRE_ONE_WAY, /* id 0 */
+    WIRE_ONE_WAY, /* id 0; DATA, CANCEL and DONE have their READ's */
     WIRE_REQUEST, /* id at least 1, time_left 0..WIRE_NO_DEADLINE */
     WIRE_REPLY    /* the request's id; body begins with a status, and if that is negative nothing follows */
 };
@@ -278,9 +280,9 @@ struct wire_writer {
     enum wire_fault fault; /* of the last call that failed */
 };
 
-/* Begins a message in buffer: head and body. head.bytes and head.count of m are not looked at; id, counter and time_left
- * may be given by wire_stamp instead, so they are checked there and by the receiver. 0, -ENOSPC, or -EINVAL with the
- * fault in w. */
+/* Begins a message in buffer: head and body. head.bytes and head.count of m are not looked at; id, counter and
+ * time_left may be given by wire_stamp instead, so they are checked there and by the receiver. 0, -ENOSPC, or -EINVAL
+ * with the fault in w. */
 int wire_begin(struct wire_writer *w, void *buffer, size_t room, const struct wire_message *m);
 
 /* Adds an item. -ENOSPC: no room, -E2BIG: as many as the op takes, -EINVAL: a field is out of range or the op has no

@@ -1,4 +1,5 @@
-/* pair.h: two sides of a connection between nodes, a wire between them that a test holds in its hand, and virtual time. */
+/* pair.h: two sides of a connection between nodes, a wire between them that a test holds in its hand, and virtual
+ * time. */
 #ifndef BERTH_TESTS_PAIR_H
 #define BERTH_TESTS_PAIR_H
 

@@ -28,8 +28,9 @@ size_t wire_case_encode(const struct wire_case *w, void *buffer, size_t room);
 /* Decodes whole; pointers into data. What wire_open or wire_next gave. */
 int wire_case_decode(struct wire_case *w, const void *data, size_t n);
 
-/* A line a field: "offset: bytes in hex | name value"; data has the encoded bytes. Written from the structures of wire.h
- * alone: the sizes it goes by are those that the documentation says, not the codec's. Returns the bytes described. */
+/* A line a field: "offset: bytes in hex | name value"; data has the encoded bytes. Written from the structures of
+ * wire.h alone: the sizes it goes by are those that the documentation says, not the codec's. Returns the bytes
+ * described. */
 size_t wire_case_describe(const struct wire_case *w, const uint8_t *data, FILE *out);
 
 #endif

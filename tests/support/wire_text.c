@@ -1,5 +1,5 @@
-/* What a message says, field by field, from the structures of wire.h. The widths here are those of docs/formats.md: they
- * are written down a second time on purpose. */
+/* What a message says, field by field, from the structures of wire.h. The widths here are those of docs/formats.md:
+ * they are written down a second time on purpose. */
 #include "tests/support/wire_case.h"
 
 #include <inttypes.h>

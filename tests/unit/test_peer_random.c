@@ -1,6 +1,7 @@
-/* Two sides under a random schedule: requests both ways with all kinds of deadlines, answers in any order or never, messages
- * that are delayed by as much as the clock runs on, broken ones, hang-ups at any moment. Whatever happens: every request
- * that was taken ends exactly once, DOWN comes once and last, and a connection that nobody broke stays up.
+/* Two sides under a random schedule: requests both ways with all kinds of deadlines, answers in any order or never,
+ * messages that are delayed by as much as the clock runs on, broken ones, hang-ups at any moment. Whatever happens:
+ * every request that was taken ends exactly once, DOWN comes once and last, and a connection that nobody broke stays
+ * up.
  */
 #include "tests/support/draw.h"
 #include "tests/support/pair.h"

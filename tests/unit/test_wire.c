@@ -1,6 +1,6 @@
-/* The codec of peer messages: what goes in comes out, field by field; what is cut, changed or too much is refused by the
- * name of its fault or decodes to values in range; nothing is read or written out of bounds (blocks are of exactly the
- * size, so that a sanitizer sees it).
+/* The codec of peer messages: what goes in comes out, field by field; what is cut, changed or too much is refused by
+ * the name of its fault or decodes to values in range; nothing is read or written out of bounds (blocks are of
+ * exactly the size, so that a sanitizer sees it).
  */
 #include "tests/support/draw.h"
 #include "tests/support/wire_case.h"

@@ -1,5 +1,5 @@
-/* docs/formats.md, "Peer messages": every message has its section, its example decodes to what the example says, field by
- * field, and the fields are those of the section's table or of the parts that several messages share.
+/* docs/formats.md, "Peer messages": every message has its section, its example decodes to what the example says,
+ * field by field, and the fields are those of the section's table or of the parts that several messages share.
  *
  * A fault prints what the section should say. $BERTH_SOURCE is the source tree.
  */
@@ -38,7 +38,7 @@ static char *between(char *from, const char *begin, const char *end)
     return stop ? strndup(at, (size_t)(stop - at)) : strdup(at);
 }
 
-/* Rows "| bytes | field | meaning |" of all tables of this text; those with an asterisk name parts, and are left out. */
+/* Rows "| bytes | field | meaning |" of all tables of this text; those with an asterisk name parts and are left out. */
 static void read_tables(struct table *t, const char *text)
 {
     t->n = 0;
@@ -132,8 +132,8 @@ static const char *known_name(const struct table *own, const char *said, size_t 
     return NULL;
 }
 
-/* Each field of the example is in a table, with so many bytes, and each numbered row of the own table is in the example,
- * in this order. */
+/* Each field of the example is in a table, with so many bytes, and each numbered row of the own table is in the
+ * example, in this order. */
 static void fields_are_tabled(const char *op, const char *example, const struct table *own)
 {
     unsigned at = 0, row = 0;

@@ -1,4 +1,5 @@
-/* The codec of peer messages: every fault by its name, on both sides; room; the most of everything; the head of a stream. */
+/* The codec of peer messages: every fault by its name, on both sides; room; the most of everything; the head of a
+ * stream. */
 #include "tests/support/draw.h"
 #include "tests/support/wire_case.h"
 
@@ -191,8 +192,8 @@ static void test_faults(void **unused)
     }
 }
 
-/* A buffer with any room less than the message takes: nothing behind it is written, and the item that had no room leaves
- * a message that can be ended. */
+/* A buffer with any room less than the message takes: nothing behind it is written, and the item that had no room
+ * leaves a message that can be ended. */
 static void test_room(void **unused)
 {
     (void)unused;
