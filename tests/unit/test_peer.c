@@ -217,6 +217,10 @@ static void test_faults(void **unused)
     up_and_asked(); /* another op's answer */
     pair_inject_message(&p, 0, &m);
     expect_closed(-EPROTO, "STATED");
+    up_and_asked(); /* the same, refused as a whole, so that no count gives it away */
+    m = (struct wire_message){.head = {.op = WIRE_STATED, .id = 1}, .status = -ENOENT};
+    pair_inject_message(&p, 0, &m);
+    expect_closed(-EPROTO, "STATED");
     up_and_asked(); /* too few items */
     m = (struct wire_message){.head = {.op = WIRE_LEASED, .id = 1}};
     pair_inject_message(&p, 0, &m);
@@ -257,6 +261,10 @@ static void test_strays(void **unused)
     assert_int_equal(stats(0).strays, 2);
     assert_int_equal(p.side[0].closes, 0);
     assert_int_equal(pair_lease(&p, 0, 5, WIRE_PREFIX, INT64_MAX, 1), 0);
+    m = (struct wire_message){.head = {.op = WIRE_LEASED, .id = 1 + PEER_PENDING_MAX}}; /* the place, another id */
+    pair_inject_message(&p, 0, &m);
+    assert_int_equal(stats(0).strays, 3);
+    assert_int_equal(p.side[0].ended[1], 0);
     m = (struct wire_message){.head = {.op = WIRE_LEASED, .id = 1}};
     pair_inject_message(&p, 0, &m);
     assert_int_equal(p.side[0].ended[1], 1);
@@ -267,9 +275,14 @@ static void test_strays(void **unused)
 static void test_large_before_up(void **unused)
 {
     (void)unused;
-    uint8_t bytes[WIRE_HELLO_MAX + 1] = {0};
+    uint8_t bytes[WIRE_HELLO_MAX * 2], key[KEY_MAX] = {0};
+    struct wire_writer w;
+    struct wire_message m = {.head = {.op = WIRE_LEASE, .id = 1}};
+    struct wire_item item = {.key = {.data = key, .size = KEY_MAX}};
+    assert_int_equal(wire_begin(&w, bytes, sizeof bytes, &m), 0);
+    assert_int_equal(wire_add(&w, &item), 0);
     pair_open(&p);
-    pair_inject(&p, 1, bytes, sizeof bytes);
+    pair_inject(&p, 1, bytes, (size_t)wire_end(&w));
     assert_int_equal(p.side[1].close_status, -EPROTO);
     assert_string_equal(p.side[1].text, wire_fault_text(WIRE_FAULT_SIZE));
 }
@@ -356,6 +369,7 @@ static void test_silent(void **unused)
     (void)unused;
     up_and_asked();
     int64_t began = p.now;
+    assert_int_equal(pair_lease(&p, 0, 1, 0, began + PEER_GONE_NS, 2), 0); /* two ends at once: it takes one */
     while (!p.side[0].closes) {
         p.now = peer_timer(p.side[0].peer);
         assert_true(p.now <= began + PEER_GONE_NS);
@@ -364,6 +378,7 @@ static void test_silent(void **unused)
     assert_int_equal(p.now, began + PEER_GONE_NS);
     assert_int_equal(stats(0).pings, 2);
     expect_closed(BERTH_ENODE, "nothing heard of 'node-b' for 3000 ms");
+    assert_int_equal(p.side[0].status[2], -ETIMEDOUT);
 }
 
 /* A process that was stopped for a minute asks before it gives up; and payload is a sign of life. */
