@@ -1,0 +1,217 @@
+/* peer_hello.c: who the other side is, and which version and features both have. */
+#include "replication/peer_internal.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+/* The host of [scheme://]host[:port] or [scheme://][v6%zone][:port]; false if it is empty or too long. */
+static bool host_of(const char *address, char host[WIRE_ADDRESS_MAX + 1])
+{
+    const char *scheme = strstr(address, "://");
+    const char *at = scheme ? scheme + 3 : address;
+    size_t n;
+    if (*at == '[') {
+        n = strcspn(++at, "]%");
+    } else {
+        const char *colon = strrchr(at, ':');
+        /* More than one colon without brackets: a bare IPv6 address. */
+        n = colon && strchr(at, ':') == colon ? (size_t)(colon - at) : strcspn(at, "%");
+    }
+    if (n == 0 || n > WIRE_ADDRESS_MAX)
+        return false;
+    memcpy(host, at, n);
+    host[n] = '\0';
+    return true;
+}
+
+bool peer_address_fits(const char *address)
+{
+    char host[WIRE_ADDRESS_MAX + 1];
+    struct in_addr v4;
+    struct in6_addr v6;
+    if (!host_of(address, host) || strcmp(host, "*") == 0)
+        return false;
+    if (inet_pton(AF_INET6, host, &v6) == 1) {
+        static const uint8_t mapped[16] = {[10] = 0xff, [11] = 0xff}; /* ::ffff:0.0.0.0 */
+        return !IN6_IS_ADDR_UNSPECIFIED(&v6) && memcmp(&v6, mapped, sizeof mapped) != 0;
+    }
+    /* inet_aton knows the short forms, as 0 and 0x0.0, that connect() would be given too. */
+    return !inet_aton(host, &v4) || v4.s_addr != 0;
+}
+
+static struct wire_text text_of(const char *s)
+{
+    return (struct wire_text){s, (uint16_t)strlen(s)};
+}
+
+static struct wire_message greeting(const struct peer_identity *self, enum wire_op op)
+{
+    struct wire_message m;
+    memset(&m, 0, sizeof m);
+    m.head.op = (uint16_t)op;
+    m.head.flags = op == WIRE_HELLO && self->client ? WIRE_CLIENT : 0;
+    m.hello = (struct wire_hello){.version_min = self->version_min,
+                                  .version_max = self->version_max,
+                                  .features = self->features,
+                                  .region_id = self->region_id,
+                                  .incarnation = self->incarnation,
+                                  .pool_bytes = self->pool_bytes,
+                                  .largest = self->largest,
+                                  .cluster = text_of(self->cluster),
+                                  .node = text_of(self->node),
+                                  .address = text_of(self->address)};
+    memcpy(m.hello.region, self->region, sizeof m.hello.region);
+    return m;
+}
+
+bool peer_can_say(const struct peer_identity *self)
+{
+    uint8_t buffer[WIRE_HELLO_MAX];
+    struct wire_writer w;
+    struct wire_message m = greeting(self, WIRE_HELLO);
+    return wire_begin(&w, buffer, sizeof buffer, &m) == 0;
+}
+
+void peer_hello(struct peer *p)
+{
+    struct wire_message m = greeting(&p->config.self, WIRE_HELLO);
+    peer_send_own(p, &m);
+}
+
+static void copy(char *to, const struct wire_text *from)
+{
+    memcpy(to, from->data, from->size); /* within the codec's bounds, which are those of peer_identity */
+    to[from->size] = '\0';
+}
+
+static void learn(struct peer *p)
+{
+    const struct wire_hello *h = &p->message.hello;
+    struct peer_identity *o = &p->other;
+    *o = (struct peer_identity){.region_id = h->region_id,
+                                .incarnation = h->incarnation,
+                                .pool_bytes = h->pool_bytes,
+                                .features = h->features,
+                                .largest = h->largest,
+                                .version_min = h->version_min,
+                                .version_max = h->version_max,
+                                .client = p->message.head.flags & WIRE_CLIENT};
+    memcpy(o->region, h->region, sizeof o->region);
+    copy(o->cluster, &h->cluster);
+    copy(o->node, &h->node);
+    copy(o->address, &h->address);
+    p->send_max = h->largest < WIRE_MESSAGE_MAX ? h->largest : WIRE_MESSAGE_MAX;
+}
+
+/* Why the other side can't be a peer: 0, or the code of the refusal, and p->text. */
+static int32_t unfit(struct peer *p)
+{
+    const struct peer_identity *us = &p->config.self, *them = &p->other;
+    char *why = p->text;
+    size_t room = sizeof p->text;
+    if (strcmp(us->cluster, them->cluster) != 0) {
+        snprintf(why, room, "'%s' is of the cluster '%.45s', '%s' of '%.45s'", us->node, us->cluster, them->node,
+                 them->cluster);
+        return -EACCES;
+    }
+    if (memcmp(us->region, them->region, sizeof us->region) == 0) {
+        snprintf(why, room, "'%s' and '%s' have the same region: a node is no peer of its own", us->node, them->node);
+        return -EADDRINUSE;
+    }
+    bool fits = them->client ? !them->address[0] : peer_address_fits(them->address);
+    if (!fits) {
+        snprintf(why, room, "nobody can reach '%s' at its address '%.100s': it must say one of its own", them->node,
+                 them->address);
+        return -EADDRNOTAVAIL;
+    }
+    return 0;
+}
+
+/* The greatest version that both have, or 0 and p->text. */
+static uint16_t common_version(struct peer *p)
+{
+    const struct peer_identity *us = &p->config.self, *them = &p->other;
+    uint16_t most = us->version_max < them->version_max ? us->version_max : them->version_max;
+    if (most >= us->version_min && most >= them->version_min)
+        return most;
+    snprintf(p->text, sizeof p->text, "no common version: '%s' speaks %u to %u, '%s' %u to %u", us->node,
+             us->version_min, us->version_max, them->node, them->version_min, them->version_max);
+    return 0;
+}
+
+static void refuse(struct peer *p, int32_t code)
+{
+    struct wire_message m;
+    memset(&m, 0, sizeof m);
+    m.head.op = WIRE_REFUSE;
+    m.refuse.code = code;
+    m.refuse.sentence = text_of(p->text);
+    peer_send_own(p, &m);
+    peer_close(p, code, -ECONNRESET);
+}
+
+static void up(struct peer *p, uint16_t version, uint64_t features)
+{
+    p->state = PEER_STATE_UP;
+    p->received = p->now;
+    struct peer_command *c = peer_push(p, PEER_UP);
+    c->other = &p->other;
+    c->version = version;
+    c->features = features;
+}
+
+static void welcome(struct peer *p)
+{
+    uint16_t version = common_version(p);
+    if (!version) {
+        refuse(p, BERTH_EFORMAT);
+        return;
+    }
+    struct wire_message m = greeting(&p->config.self, WIRE_WELCOME);
+    m.hello.version_min = m.hello.version_max = version;
+    m.hello.features &= p->other.features;
+    peer_send_own(p, &m);
+    up(p, version, m.hello.features);
+}
+
+static void welcomed(struct peer *p)
+{
+    const struct peer_identity *us = &p->config.self, *them = &p->other;
+    if (them->version_max < us->version_min || them->version_max > us->version_max) {
+        snprintf(p->text, sizeof p->text, "'%s' chose version %u, '%s' offered %u to %u", them->node, them->version_max,
+                 us->node, us->version_min, us->version_max);
+        refuse(p, BERTH_EFORMAT);
+    } else if (them->features & ~us->features) {
+        snprintf(p->text, sizeof p->text, "'%s' chose features that '%s' did not offer", them->node, us->node);
+        refuse(p, BERTH_EFORMAT);
+    } else {
+        up(p, them->version_max, them->features);
+    }
+}
+
+void peer_greeted(struct peer *p)
+{
+    unsigned op = p->message.head.op;
+    if (op != (p->config.dials ? WIRE_WELCOME : WIRE_HELLO)) {
+        snprintf(p->text, sizeof p->text, "%s came where %s was due", wire_name(op),
+                 p->config.dials ? "WELCOME" : "HELLO");
+        peer_close(p, -EPROTO, -ECONNRESET);
+        return;
+    }
+    learn(p);
+    int32_t code = unfit(p);
+    if (code)
+        refuse(p, code);
+    else if (p->config.dials)
+        welcomed(p);
+    else
+        welcome(p);
+}
+
+void peer_refused(struct peer *p)
+{
+    snprintf(p->text, sizeof p->text, "%.*s", (int)p->message.refuse.sentence.size, p->message.refuse.sentence.data);
+    peer_close(p, p->message.refuse.code, -ECONNRESET);
+}

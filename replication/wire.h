@@ -1,0 +1,337 @@
+/* wire.h: the messages between nodes, to the byte; the same over TCP and over SEND/RECV. docs/formats.md has the
+ * tables.
+ *
+ * A message is a head of WIRE_HEAD bytes, a body that its op fixes, and `count` items. Little-endian, byte by byte,
+ * no padding: nothing depends on the host. What a peer sent is believed only after wire_open has walked the whole of
+ * it: op, flags, counts, enums and ranges, reserved bytes 0, and lengths that add up to exactly the message. Times
+ * are durations: a peer's clock is never sent. Names, addresses and sentences are printable ASCII, since they reach
+ * logs.
+ *
+ * Bounds: a message WIRE_MESSAGE_MAX bytes, WIRE_KEYS_MAX keys or entries, WIRE_LEASES_MAX lease ids, a key KEY_MAX
+ * bytes, WIRE_OWNERS_MAX owners and WIRE_MISSING_MAX missing members a key. Nothing here allocates, blocks, or keeps
+ * state but in the caller's structures; any thread.
+ */
+#ifndef BERTH_REPLICATION_WIRE_H
+#define BERTH_REPLICATION_WIRE_H
+
+#include "index/record.h"
+#include "store/berth.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define WIRE_MAGIC 0x31574854524542ULL     /* "BERTHW1" */
+#define WIRE_VERSION 1u                    /* the only one so far; HELLO, WELCOME and REFUSE are the same in all */
+#define WIRE_HEAD 40u                      /* bytes of the head */
+#define WIRE_MESSAGE_MAX (256u << 10)      /* bytes of a message; DATA's payload comes behind it and is not counted */
+#define WIRE_MESSAGE_MIN 4096u             /* what every node takes at least: the least that HELLO may say */
+#define WIRE_HELLO_MAX 512u                /* HELLO, WELCOME and REFUSE fit: the bound for a stream before it is up */
+#define WIRE_KEYS_MAX 256u                 /* keys of a request, items of its answer, entries of a publication */
+#define WIRE_LEASES_MAX 1024u              /* lease ids of a RENEW, RELEASE or RECALL */
+#define WIRE_OWNERS_MAX 8u                 /* owners named for a key */
+#define WIRE_MISSING_MAX 64u               /* members named as missing for a key */
+#define WIRE_NAME_MAX 63u                  /* bytes of a cluster's or a node's name */
+#define WIRE_ADDRESS_MAX 255u              /* bytes of an address */
+#define WIRE_SENTENCE_MAX 255u             /* bytes of a refusal's sentence */
+#define WIRE_TTL_MAX UINT64_C(30000000000) /* ns: rule 19's longest lease */
+#define WIRE_NO_DEADLINE ((uint64_t)INT64_MAX) /* time_left of a request that may take for ever */
+#define WIRE_COUNTER_MAX ((uint64_t)INT64_MAX) /* a version counter: the next one never wraps (rule 28) */
+#define WIRE_GENERATION_MAX ((UINT64_C(1) << 56) - 1)
+#define WIRE_OFFSET_MAX ((uint64_t)INT64_MAX) /* of any place in a pool, its end included */
+#define WIRE_SEGMENT_MAX 30u                  /* log2 of a segment's bytes */
+#define WIRE_STATUS_MAX 8191                  /* a status is in -WIRE_STATUS_MAX..0 */
+#define WIRE_MEMBER_NONE UINT16_MAX           /* no member has this index */
+
+enum wire_op {
+    WIRE_HELLO = 1,   /* first message of who opened the connection */
+    WIRE_WELCOME = 2, /* its answer: versions and features chosen, and the same identity */
+    WIRE_REFUSE = 3,  /* or this, and the connection is closed */
+    WIRE_PING = 4,
+    WIRE_PONG = 5, /* with the PING's token */
+    WIRE_GOODBYE = 6,
+    WIRE_LEASE = 16, /* reader to owner */
+    WIRE_LEASED = 17,
+    WIRE_RENEW = 18,
+    WIRE_RENEWED = 19,
+    WIRE_RELEASE = 20, /* one way */
+    WIRE_RECALL = 21,  /* owner to reader, one way */
+    WIRE_STATE = 22,   /* reader to owner: what rule 21 asks */
+    WIRE_STATED = 23,
+    WIRE_CORRUPT = 24, /* reader to owner, one way */
+    WIRE_ASK = 32,     /* reader to home */
+    WIRE_ANSWER = 33,
+    WIRE_PUBLISH = 34, /* owner to home */
+    WIRE_PUBLISHED = 35,
+    /* The TCP transport's own; a connection's state machine never sees them. */
+    WIRE_READ = 48,
+    WIRE_DATA = 49,
+    WIRE_CANCEL = 50, /* stop sending; the DATA with LAST or ERROR still comes */
+    WIRE_DONE = 51,   /* the receiver has it all: the owner's slot is free of this transfer */
+    WIRE_OPS = 52
+};
+
+/* Flags of the head; all others are refused. */
+enum wire_flags {
+    WIRE_CLIENT = 1,   /* HELLO: no member, only reads; has no address */
+    WIRE_WAIT = 1,     /* LEASE: wait until a key that is being written is sealed, within time_left */
+    WIRE_FRESH = 2,    /* LEASE: rule 27's FRESH */
+    WIRE_PREFIX = 4,   /* LEASE, ASK: the longest run from the first key; the answer has the run's items only */
+    WIRE_WANT = 1,     /* ASK: lease at once what the home owns itself */
+    WIRE_COMPLETE = 1, /* PUBLISH: with this the owner has published everything, at this revision */
+    WIRE_LAST = 1,     /* DATA: nothing follows for this READ */
+    WIRE_ERROR = 2     /* DATA: nothing follows because of `status`; no payload */
+};
+
+/* What an op is: what its id, time_left and status have to be. */
+enum wire_class {
+    WIRE_ONE_WAY, /* id 0; DATA, CANCEL and DONE have their READ's */
+    WIRE_REQUEST, /* id at least 1, time_left 0..WIRE_NO_DEADLINE */
+    WIRE_REPLY    /* the request's id; body begins with a status, and if that is negative nothing follows */
+};
+
+/* Why a message was refused, or could not be encoded. Name, sentence. */
+#define WIRE_FAULTS(X)                                                                 \
+    X(WIRE_FAULT_NONE, "nothing is wrong")                                             \
+    X(WIRE_FAULT_SHORT, "the message is cut off")                                      \
+    X(WIRE_FAULT_LONG, "there are bytes behind the message")                           \
+    X(WIRE_FAULT_SIZE, "the message is larger or smaller than a message may be")       \
+    X(WIRE_FAULT_OP, "unknown op")                                                     \
+    X(WIRE_FAULT_FLAG, "unknown flag, or flags that exclude each other")               \
+    X(WIRE_FAULT_COUNT, "too many items or too few")                                   \
+    X(WIRE_FAULT_RESERVED, "a reserved byte is not 0")                                 \
+    X(WIRE_FAULT_ID, "the request id is not what the op demands")                      \
+    X(WIRE_FAULT_TIME, "a duration is out of range")                                   \
+    X(WIRE_FAULT_COUNTER, "a version counter is out of range")                         \
+    X(WIRE_FAULT_MAGIC, "the other side does not speak this protocol")                 \
+    X(WIRE_FAULT_VERSION, "the range of protocol versions is empty or begins at 0")    \
+    X(WIRE_FAULT_NAME, "a name, address or sentence has a bad length or byte")         \
+    X(WIRE_FAULT_KEY, "a key's length is out of range")                                \
+    X(WIRE_FAULT_ENUM, "unknown kind")                                                 \
+    X(WIRE_FAULT_STATUS, "a status is out of range")                                   \
+    X(WIRE_FAULT_SLOT, "a slot number is out of range")                                \
+    X(WIRE_FAULT_GENERATION, "a generation is out of range")                           \
+    X(WIRE_FAULT_RANGE, "an offset, length or object size is out of range")            \
+    X(WIRE_FAULT_SEGMENT, "a segment size is out of range")                            \
+    X(WIRE_FAULT_MEMBER, "a member's number or the number of members is out of range") \
+    X(WIRE_FAULT_LEASE, "a lease id is 0")                                             \
+    X(WIRE_FAULT_USE, "a field that this kind does not use is not 0")                  \
+    X(WIRE_FAULT_ROOM, "the buffer has no room for it")
+
+enum wire_fault {
+#define WIRE_FAULT_ENUM_LINE(name, sentence) name,
+    WIRE_FAULTS(WIRE_FAULT_ENUM_LINE)
+#undef WIRE_FAULT_ENUM_LINE
+        WIRE_FAULT_KINDS
+};
+
+struct wire_head {
+    uint32_t bytes; /* of the whole message */
+    uint16_t op;    /* wire_op */
+    uint16_t flags;
+    uint32_t count;     /* items */
+    uint64_t id;        /* of the request; an answer has its request's; 0 one way */
+    uint64_t counter;   /* greatest version counter that the sender has seen (rule 28) */
+    uint64_t time_left; /* ns until a request's deadline, or WIRE_NO_DEADLINE; 0 in everything else */
+};
+
+/* A string in the buffer, not ended by a 0. */
+struct wire_text {
+    const char *data;
+    uint16_t size;
+};
+
+struct wire_hello {                    /* HELLO, WELCOME */
+    uint16_t version_min, version_max; /* WELCOME: both the one chosen */
+    uint64_t features;                 /* offered; WELCOME: chosen. Unknown bits are no fault */
+    uint8_t region[16];                /* uuid of the region directory */
+    uint64_t region_id;                /* region part of versions sealed here */
+    uint64_t incarnation;              /* of the node on its region; leases end with it */
+    uint64_t pool_bytes;
+    uint32_t largest;         /* bytes of the largest message that this side takes, >= WIRE_MESSAGE_MIN */
+    struct wire_text cluster; /* 0..WIRE_NAME_MAX bytes */
+    struct wire_text node;    /* 1..WIRE_NAME_MAX */
+    struct wire_text address; /* 0..WIRE_ADDRESS_MAX; where others reach it */
+};
+
+struct wire_lease { /* as an owner gives it; there is one only where the status is 0 */
+    uint64_t id;
+    uint32_t slot;
+    uint8_t segment; /* log2 of the segment size, 0: one segment */
+    uint64_t generation;
+    uint64_t offset; /* of the payload in the owner's pool; offset + size does not wrap, see wire_lease_within */
+    uint64_t size;   /* bytes, 0..OBJECT_MAX */
+    struct berth_version version;
+    uint64_t checksum; /* XXH3-64 */
+    uint64_t lineage;
+    uint64_t duration; /* ns, 1..WIRE_TTL_MAX, from before the request on the reader's clock */
+};
+
+enum wire_answer_kind { WIRE_FOUND = 1, WIRE_ABSENT = 2, WIRE_LEARNING = 3 };
+
+enum wire_answer_flags {
+    WIRE_LEASED_TOO = 1, /* FOUND: `lease` is there */
+    WIRE_TOMBSTONE = 1,  /* ABSENT: `version` is the tombstone's */
+    WIRE_MORE = 1        /* LEARNING: more members are missing than are named: asking those named proves nothing */
+};
+
+struct wire_answer {
+    uint8_t kind;  /* wire_answer_kind */
+    uint8_t flags; /* of that kind */
+    uint8_t n;     /* members: FOUND 1..WIRE_OWNERS_MAX; LEARNING 1..WIRE_MISSING_MAX, or 0 with MORE; ABSENT 0 */
+    uint16_t
+        member[WIRE_MISSING_MAX]; /* owners or missing members: indices in the static list, not checked against it */
+    struct berth_version version; /* FOUND; ABSENT with TOMBSTONE */
+    uint64_t size, lineage;       /* FOUND */
+    struct wire_lease lease;      /* FOUND with LEASED_TOO */
+};
+
+enum wire_entry_kind { WIRE_OBJECT = 1, WIRE_REMOVED = 2, WIRE_BURIED = 3 };
+
+struct wire_entry { /* of a publication */
+    uint8_t kind;   /* wire_entry_kind: the owner has it; the owner has it no more; tombstone (rule 29) */
+    struct key_ref key;
+    struct berth_version version;
+    uint64_t size, lineage; /* OBJECT; else 0 */
+};
+
+enum wire_published_kind { WIRE_TAKEN = 0, WIRE_SUPERSEDED = 1 };
+
+struct wire_message {
+    struct wire_head head;
+    int32_t status; /* replies: 0, or a negative error for the request as a whole, which ends the message */
+    union {
+        struct wire_hello hello; /* HELLO, WELCOME */
+        struct {
+            int32_t code; /* negative */
+            struct wire_text sentence;
+        } refuse;
+        uint64_t token; /* PING, PONG */
+        uint64_t ttl;   /* LEASE: ns wanted, 0: the owner's default */
+        struct {
+            uint64_t revision;
+            uint64_t ttl; /* with WANT */
+        } ask;
+        struct {
+            uint64_t incarnation, revision; /* of the owner; of its member list */
+        } publish;
+        uint64_t incarnation; /* PUBLISHED: the home's */
+        struct {
+            uint32_t slot;
+            uint64_t generation;
+        } state;
+        uint64_t word; /* STATED: the state word */
+        struct {
+            uint64_t lease;
+            struct berth_version version;
+            struct key_ref key;
+        } corrupt;
+        struct {
+            uint64_t lease, generation;
+            uint64_t offset, length; /* in the owner's pool; length 1..OBJECT_MAX */
+        } read;
+        struct {
+            uint64_t offset; /* of the payload from the READ's offset */
+            uint32_t length; /* bytes of payload behind the message, 0..OBJECT_MAX; 0 with ERROR */
+            int32_t status;  /* negative with ERROR, else 0 */
+        } data;
+    };
+};
+
+/* One item; which member, the op says. */
+struct wire_item {
+    union {
+        struct key_ref key; /* LEASE, ASK */
+        struct {
+            int32_t status; /* of this key */
+            struct wire_lease lease;
+        } leased; /* LEASED */
+        struct {
+            uint64_t lease;
+            bool in_flight; /* a transfer runs: renew it though the object is retired (rule 24) */
+        } renew;            /* RENEW */
+        struct {
+            int32_t status;
+            uint64_t duration; /* ns, 0 unless status is 0 */
+        } renewed;             /* RENEWED */
+        struct {
+            uint64_t lease;
+            uint32_t uses; /* pulls that it served */
+        } release;         /* RELEASE */
+        uint64_t recall;   /* RECALL: lease id */
+        struct wire_answer answer;
+        struct wire_entry entry; /* PUBLISH */
+        struct {
+            uint8_t kind;     /* wire_published_kind */
+            uint64_t counter; /* SUPERSEDED: the counter to go beyond; else 0 */
+        } published;          /* PUBLISHED */
+    };
+};
+
+/* ---- encoding ---- */
+
+struct wire_writer {
+    uint8_t *base;
+    size_t room; /* bytes of base, at most WIRE_MESSAGE_MAX of them are used */
+    uint32_t used;
+    uint32_t count;
+    struct wire_head head;
+    int32_t status;
+    enum wire_fault fault; /* of the last call that failed */
+};
+
+/* Begins a message in buffer: head and body. head.bytes and head.count of m are not looked at; id, counter and
+ * time_left may be given by wire_stamp instead, so they are checked there and by the receiver. 0, -ENOSPC, or -EINVAL
+ * with the fault in w. */
+int wire_begin(struct wire_writer *w, void *buffer, size_t room, const struct wire_message *m);
+
+/* Adds an item. -ENOSPC: no room, -E2BIG: as many as the op takes, -EINVAL: a field is out of range or the op has no
+ * items; then the message is as it was before the call, and may be ended. */
+int wire_add(struct wire_writer *w, const struct wire_item *item);
+
+/* Ends it: bytes of the whole message, or -EINVAL (too few items). */
+long wire_end(struct wire_writer *w);
+
+/* Writes id, counter and time_left into the head of an encoded message. */
+void wire_stamp(void *message, uint64_t id, uint64_t counter, uint64_t time_left);
+
+/* The head of a message that this side has encoded or wire_open has accepted; message has WIRE_HEAD bytes at least. */
+struct wire_head wire_peek(const void *message);
+
+/* ---- decoding ---- */
+
+struct wire_reader {
+    const uint8_t *data;
+    uint32_t bytes, at;
+    uint32_t left; /* items */
+    struct wire_head head;
+    enum wire_fault fault; /* of wire_open */
+};
+
+/* Reads a message of exactly n bytes and checks the whole of it, items included. 0, or -EBADMSG with r->fault; m is
+ * written only on success. Pointers in m and in items point into data, which must stay as it is while they are used. */
+int wire_open(struct wire_reader *r, struct wire_message *m, const void *data, size_t n);
+
+/* The next item: 1; 0: there are no more. -EBADMSG only if the bytes changed after wire_open. */
+int wire_next(struct wire_reader *r, struct wire_item *item);
+
+/* What a stream that begins with these n bytes needs: WIRE_HEAD until the head is there, then the bytes of the whole
+ * message, at most `limit` (WIRE_HELLO_MAX before the connection is up). -EBADMSG with *fault as soon as the bytes that
+ * are there rule a message out. A DATA's payload comes on top: data.length of the decoded message. */
+long wire_need(const void *data, size_t n, uint32_t limit, enum wire_fault *fault);
+
+/* ---- about ops ---- */
+
+bool wire_known(unsigned op);
+const char *wire_name(unsigned op); /* "LEASE"; "?" */
+enum wire_class wire_class(unsigned op);
+unsigned wire_reply_of(unsigned op); /* of a request; 0 if it has none, as READ's DATA is not one */
+const char *wire_fault_text(enum wire_fault fault);
+
+/* Whether the lease lies in a pool of so many bytes: what a reader checks before it posts. */
+static inline bool wire_lease_within(const struct wire_lease *l, uint64_t pool_bytes)
+{
+    return l->size <= pool_bytes && l->offset <= pool_bytes - l->size;
+}
+
+#endif

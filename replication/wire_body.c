@@ -1,0 +1,167 @@
+/* wire_body.c: the fields behind the head, message by message. */
+#include "replication/wire_field.h"
+
+#include <string.h>
+
+/* first..0x7e: what may go to a log. */
+static bool printable(const struct wire_text *t, int first)
+{
+    for (unsigned i = 0; i < t->size; i++) {
+        if (t->data[i] < first || t->data[i] > 0x7e)
+            return false;
+    }
+    return true;
+}
+
+static void text(struct wire_cursor *c, struct wire_text *t, int first)
+{
+    const void *data = t->data;
+    wire_span(c, &data, t->size);
+    t->data = data;
+    if (!c->fault)
+        wire_require(c, printable(t, first), WIRE_FAULT_NAME);
+}
+
+static void short_size(struct wire_cursor *c, uint16_t *size)
+{
+    wire_require(c, *size <= UINT8_MAX, WIRE_FAULT_NAME);
+    uint8_t byte = (uint8_t)*size;
+    wire_u8(c, &byte);
+    *size = byte;
+}
+
+static void hello(struct wire_cursor *c, const struct wire_head *head, struct wire_hello *h)
+{
+    uint64_t magic = WIRE_MAGIC;
+    wire_u64(c, &magic);
+    wire_require(c, magic == WIRE_MAGIC, WIRE_FAULT_MAGIC);
+    wire_u16(c, &h->version_min);
+    wire_u16(c, &h->version_max);
+    wire_zeros(c, 4);
+    wire_require(c, h->version_min >= 1 && h->version_min <= h->version_max, WIRE_FAULT_VERSION);
+    wire_require(c, head->op != WIRE_WELCOME || h->version_min == h->version_max, WIRE_FAULT_VERSION);
+    wire_u64(c, &h->features);
+    wire_bytes(c, h->region, sizeof h->region);
+    wire_u64(c, &h->region_id);
+    wire_u64(c, &h->incarnation);
+    wire_u64(c, &h->pool_bytes);
+    wire_require(c, h->pool_bytes <= WIRE_OFFSET_MAX, WIRE_FAULT_RANGE);
+    wire_u32(c, &h->largest);
+    wire_require(c, h->largest >= WIRE_MESSAGE_MIN, WIRE_FAULT_SIZE);
+    if (!c->out)
+        h->cluster.size = h->node.size = h->address.size = 0;
+    short_size(c, &h->cluster.size);
+    short_size(c, &h->node.size);
+    wire_u16(c, &h->address.size);
+    wire_require(c, h->cluster.size <= WIRE_NAME_MAX && h->node.size >= 1 && h->node.size <= WIRE_NAME_MAX,
+                 WIRE_FAULT_NAME);
+    wire_require(c, h->address.size <= WIRE_ADDRESS_MAX, WIRE_FAULT_NAME);
+    text(c, &h->cluster, 0x21);
+    text(c, &h->node, 0x21);
+    text(c, &h->address, 0x21);
+}
+
+static void refuse(struct wire_cursor *c, struct wire_message *m)
+{
+    wire_i32(c, &m->refuse.code);
+    wire_require(c, m->refuse.code < 0 && m->refuse.code >= -WIRE_STATUS_MAX, WIRE_FAULT_STATUS);
+    wire_u16(c, &m->refuse.sentence.size);
+    wire_zeros(c, 2);
+    wire_require(c, m->refuse.sentence.size <= WIRE_SENTENCE_MAX, WIRE_FAULT_NAME);
+    text(c, &m->refuse.sentence, 0x20);
+}
+
+static void ask(struct wire_cursor *c, struct wire_message *m)
+{
+    wire_u64(c, &m->ask.revision);
+    wire_u64(c, &m->ask.ttl);
+    wire_require(c, m->ask.ttl <= WIRE_TTL_MAX, WIRE_FAULT_TIME);
+    wire_require(c, m->ask.ttl == 0 || m->head.flags & WIRE_WANT, WIRE_FAULT_USE);
+}
+
+static void state(struct wire_cursor *c, struct wire_message *m)
+{
+    wire_u32(c, &m->state.slot);
+    wire_zeros(c, 4);
+    wire_u64(c, &m->state.generation);
+    wire_require(c, m->state.slot != SLOT_NONE, WIRE_FAULT_SLOT);
+    wire_require(c, m->state.generation <= WIRE_GENERATION_MAX, WIRE_FAULT_GENERATION);
+}
+
+static void corrupt(struct wire_cursor *c, struct wire_message *m)
+{
+    wire_id(c, &m->corrupt.lease);
+    wire_version(c, &m->corrupt.version);
+    wire_key(c, &m->corrupt.key);
+}
+
+static void read_range(struct wire_cursor *c, struct wire_message *m)
+{
+    wire_id(c, &m->read.lease);
+    wire_u64(c, &m->read.generation);
+    wire_require(c, m->read.generation <= WIRE_GENERATION_MAX, WIRE_FAULT_GENERATION);
+    wire_u64(c, &m->read.offset);
+    wire_u64(c, &m->read.length);
+    wire_require(c, m->read.length >= 1 && m->read.length <= OBJECT_MAX, WIRE_FAULT_RANGE);
+    wire_require(c, m->read.offset <= WIRE_OFFSET_MAX - OBJECT_MAX, WIRE_FAULT_RANGE);
+}
+
+static void data(struct wire_cursor *c, struct wire_message *m)
+{
+    bool error = m->head.flags & WIRE_ERROR;
+    wire_u64(c, &m->data.offset);
+    wire_u32(c, &m->data.length);
+    wire_i32(c, &m->data.status);
+    wire_require(c, m->data.offset <= OBJECT_MAX && m->data.length <= OBJECT_MAX - m->data.offset, WIRE_FAULT_RANGE);
+    wire_require(c, !error || m->data.length == 0, WIRE_FAULT_RANGE);
+    wire_require(c, error ? m->data.status < 0 && m->data.status >= -WIRE_STATUS_MAX : m->data.status == 0,
+                 WIRE_FAULT_STATUS);
+}
+
+void wire_body(struct wire_cursor *c, struct wire_message *m)
+{
+    switch (m->head.op) {
+    case WIRE_HELLO:
+    case WIRE_WELCOME:
+        hello(c, &m->head, &m->hello);
+        break;
+    case WIRE_REFUSE:
+        refuse(c, m);
+        break;
+    case WIRE_PING:
+    case WIRE_PONG:
+        wire_u64(c, &m->token);
+        break;
+    case WIRE_LEASE:
+        wire_u64(c, &m->ttl);
+        wire_require(c, m->ttl <= WIRE_TTL_MAX, WIRE_FAULT_TIME);
+        break;
+    case WIRE_ASK:
+        ask(c, m);
+        break;
+    case WIRE_PUBLISH:
+        wire_u64(c, &m->publish.incarnation);
+        wire_u64(c, &m->publish.revision);
+        break;
+    case WIRE_PUBLISHED:
+        wire_u64(c, &m->incarnation);
+        break;
+    case WIRE_STATE:
+        state(c, m);
+        break;
+    case WIRE_STATED:
+        wire_u64(c, &m->word);
+        break;
+    case WIRE_CORRUPT:
+        corrupt(c, m);
+        break;
+    case WIRE_READ:
+        read_range(c, m);
+        break;
+    case WIRE_DATA:
+        data(c, m);
+        break;
+    default: /* head and items only */
+        break;
+    }
+}

@@ -1,0 +1,148 @@
+/* wire_item.c: the fields of an item, op by op. */
+#include "replication/wire_field.h"
+
+static void lease(struct wire_cursor *c, struct wire_lease *l)
+{
+    wire_id(c, &l->id);
+    wire_u32(c, &l->slot);
+    wire_require(c, l->slot != SLOT_NONE, WIRE_FAULT_SLOT);
+    wire_u8(c, &l->segment);
+    wire_require(c, l->segment <= WIRE_SEGMENT_MAX, WIRE_FAULT_SEGMENT);
+    wire_zeros(c, 3);
+    wire_u64(c, &l->generation);
+    wire_require(c, l->generation <= WIRE_GENERATION_MAX, WIRE_FAULT_GENERATION);
+    wire_u64(c, &l->offset);
+    wire_u64(c, &l->size);
+    wire_require(c, l->size <= OBJECT_MAX && l->offset <= WIRE_OFFSET_MAX - OBJECT_MAX, WIRE_FAULT_RANGE);
+    wire_version(c, &l->version);
+    wire_u64(c, &l->checksum);
+    wire_u64(c, &l->lineage);
+    wire_u64(c, &l->duration);
+    wire_require(c, l->duration >= 1 && l->duration <= WIRE_TTL_MAX, WIRE_FAULT_TIME);
+}
+
+static void leased(struct wire_cursor *c, struct wire_item *i)
+{
+    wire_status(c, &i->leased.status);
+    if (!c->fault && i->leased.status == 0)
+        lease(c, &i->leased.lease);
+}
+
+static void renew(struct wire_cursor *c, struct wire_item *i)
+{
+    uint32_t flag = c->out ? i->renew.in_flight : 0;
+    wire_id(c, &i->renew.lease);
+    wire_u32(c, &flag);
+    wire_zeros(c, 4);
+    wire_require(c, flag <= 1, WIRE_FAULT_FLAG);
+    i->renew.in_flight = flag == 1;
+}
+
+static void renewed(struct wire_cursor *c, struct wire_item *i)
+{
+    wire_status(c, &i->renewed.status);
+    wire_u64(c, &i->renewed.duration);
+    bool ok = i->renewed.status == 0;
+    wire_require(c, ok || i->renewed.duration == 0, WIRE_FAULT_USE);
+    wire_require(c, !ok || (i->renewed.duration >= 1 && i->renewed.duration <= WIRE_TTL_MAX), WIRE_FAULT_TIME);
+}
+
+static void release(struct wire_cursor *c, struct wire_item *i)
+{
+    wire_id(c, &i->release.lease);
+    wire_u32(c, &i->release.uses);
+    wire_zeros(c, 4);
+}
+
+/* Kind, its flags, and how many members it may name. */
+static void answer_head(struct wire_cursor *c, struct wire_answer *a)
+{
+    wire_u8(c, &a->kind);
+    wire_u8(c, &a->flags);
+    wire_u8(c, &a->n);
+    wire_zeros(c, 1);
+    wire_require(c, a->kind >= WIRE_FOUND && a->kind <= WIRE_LEARNING, WIRE_FAULT_ENUM);
+    wire_require(c, a->flags <= 1, WIRE_FAULT_FLAG); /* each kind has the one */
+    unsigned max = a->kind == WIRE_FOUND ? WIRE_OWNERS_MAX : a->kind == WIRE_LEARNING ? WIRE_MISSING_MAX : 0;
+    bool may_be_none = a->kind == WIRE_ABSENT || (a->kind == WIRE_LEARNING && a->flags & WIRE_MORE);
+    wire_require(c, a->n <= max && (a->n >= 1 || may_be_none), WIRE_FAULT_MEMBER);
+}
+
+static void answer(struct wire_cursor *c, struct wire_answer *a)
+{
+    answer_head(c, a);
+    for (unsigned k = 0; !c->fault && k < a->n; k++) {
+        wire_u16(c, &a->member[k]);
+        wire_require(c, a->member[k] != WIRE_MEMBER_NONE, WIRE_FAULT_MEMBER);
+    }
+    if (c->fault)
+        return;
+    if (a->kind == WIRE_FOUND || (a->kind == WIRE_ABSENT && a->flags & WIRE_TOMBSTONE))
+        wire_version(c, &a->version);
+    if (a->kind == WIRE_FOUND) {
+        wire_u64(c, &a->size);
+        wire_require(c, a->size <= OBJECT_MAX, WIRE_FAULT_RANGE);
+        wire_u64(c, &a->lineage);
+        if (a->flags & WIRE_LEASED_TOO)
+            lease(c, &a->lease);
+    }
+}
+
+static void entry(struct wire_cursor *c, struct wire_entry *e)
+{
+    wire_u8(c, &e->kind);
+    wire_zeros(c, 7);
+    wire_require(c, e->kind >= WIRE_OBJECT && e->kind <= WIRE_BURIED, WIRE_FAULT_ENUM);
+    wire_version(c, &e->version);
+    wire_u64(c, &e->size);
+    wire_u64(c, &e->lineage);
+    wire_require(c, e->size <= OBJECT_MAX, WIRE_FAULT_RANGE);
+    wire_require(c, e->kind == WIRE_OBJECT || (e->size == 0 && e->lineage == 0), WIRE_FAULT_USE);
+    wire_key(c, &e->key);
+}
+
+static void published(struct wire_cursor *c, struct wire_item *i)
+{
+    wire_u8(c, &i->published.kind);
+    wire_zeros(c, 7);
+    wire_counter(c, &i->published.counter);
+    wire_require(c, i->published.kind <= WIRE_SUPERSEDED, WIRE_FAULT_ENUM);
+    wire_require(c, i->published.kind == WIRE_SUPERSEDED || i->published.counter == 0, WIRE_FAULT_USE);
+}
+
+void wire_item(struct wire_cursor *c, unsigned op, struct wire_item *item)
+{
+    switch (op) {
+    case WIRE_LEASE:
+    case WIRE_ASK:
+        wire_key(c, &item->key);
+        break;
+    case WIRE_LEASED:
+        leased(c, item);
+        break;
+    case WIRE_RENEW:
+        renew(c, item);
+        break;
+    case WIRE_RENEWED:
+        renewed(c, item);
+        break;
+    case WIRE_RELEASE:
+        release(c, item);
+        break;
+    case WIRE_RECALL:
+        wire_id(c, &item->recall);
+        break;
+    case WIRE_ANSWER:
+        answer(c, &item->answer);
+        break;
+    case WIRE_PUBLISH:
+        entry(c, &item->entry);
+        break;
+    case WIRE_PUBLISHED:
+        published(c, item);
+        break;
+    default: /* no other op has a count above 0 */
+        wire_require(c, false, WIRE_FAULT_COUNT);
+        break;
+    }
+}

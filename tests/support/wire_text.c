@@ -1,0 +1,272 @@
+/* What a message says, field by field, from the structures of wire.h. The widths here are those of docs/formats.md:
+ * they are written down a second time on purpose. */
+#include "tests/support/wire_case.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+struct out {
+    FILE *file;
+    const uint8_t *data;
+    size_t at;
+};
+
+/* Offset and hex of the next n bytes. */
+static void left(struct out *o, size_t n)
+{
+    fprintf(o->file, "%zu:", o->at);
+    for (size_t i = 0; i < n; i++)
+        fprintf(o->file, " %02x", o->data[o->at + i]);
+    o->at += n;
+}
+
+static void number(struct out *o, size_t n, const char *name, uint64_t v)
+{
+    left(o, n);
+    fprintf(o->file, " | %s %" PRIu64 "\n", name, v);
+}
+
+static void error(struct out *o, const char *name, int64_t v)
+{
+    left(o, 4);
+    fprintf(o->file, " | %s %" PRId64 "\n", name, v);
+}
+
+static void reserved(struct out *o, size_t n)
+{
+    number(o, n, "reserved", 0);
+}
+
+static void mask(struct out *o, size_t n, const char *name, uint64_t v)
+{
+    left(o, n);
+    fprintf(o->file, " | %s 0x%" PRIx64 "\n", name, v);
+}
+
+static void raw(struct out *o, const char *name, const void *data, size_t n, bool text)
+{
+    const uint8_t *b = data;
+    left(o, n);
+    fprintf(o->file, " | %s ", name);
+    for (size_t i = 0; i < n; i++) {
+        bool plain = text && b[i] >= 0x20 && b[i] <= 0x7e;
+        fprintf(o->file, plain ? "%c" : "%02x", b[i]);
+    }
+    fputc('\n', o->file);
+}
+
+static void version(struct out *o, const struct berth_version *v)
+{
+    number(o, 8, "counter", v->counter);
+    number(o, 8, "region", v->region);
+}
+
+static void key(struct out *o, const struct key_ref *k)
+{
+    number(o, 4, "namespace", k->ns);
+    number(o, 2, "key size", k->size);
+    reserved(o, 2);
+    raw(o, "key", k->data, k->size, true);
+}
+
+static void status(struct out *o, int32_t v)
+{
+    error(o, "status", v);
+    reserved(o, 4);
+}
+
+static void lease(struct out *o, const struct wire_lease *l)
+{
+    number(o, 8, "lease", l->id);
+    number(o, 4, "slot", l->slot);
+    number(o, 1, "segment", l->segment);
+    reserved(o, 3);
+    number(o, 8, "generation", l->generation);
+    number(o, 8, "offset", l->offset);
+    number(o, 8, "size", l->size);
+    version(o, &l->version);
+    mask(o, 8, "checksum", l->checksum);
+    mask(o, 8, "lineage", l->lineage);
+    number(o, 8, "duration", l->duration);
+}
+
+static void hello(struct out *o, const struct wire_hello *h)
+{
+    mask(o, 8, "magic", 0x31574854524542);
+    number(o, 2, "least version", h->version_min);
+    number(o, 2, "greatest version", h->version_max);
+    reserved(o, 4);
+    mask(o, 8, "features", h->features);
+    raw(o, "region uuid", h->region, 16, false);
+    number(o, 8, "region id", h->region_id);
+    number(o, 8, "incarnation", h->incarnation);
+    number(o, 8, "pool bytes", h->pool_bytes);
+    number(o, 4, "largest message", h->largest);
+    number(o, 1, "cluster size", h->cluster.size);
+    number(o, 1, "node size", h->node.size);
+    number(o, 2, "address size", h->address.size);
+    raw(o, "cluster", h->cluster.data, h->cluster.size, true);
+    raw(o, "node", h->node.data, h->node.size, true);
+    raw(o, "address", h->address.data, h->address.size, true);
+}
+
+static void requests(struct out *o, const struct wire_message *m)
+{
+    switch (m->head.op) {
+    case WIRE_LEASE:
+        number(o, 8, "ttl", m->ttl);
+        break;
+    case WIRE_ASK:
+        number(o, 8, "revision", m->ask.revision);
+        number(o, 8, "ttl", m->ask.ttl);
+        break;
+    case WIRE_PUBLISH:
+        number(o, 8, "incarnation", m->publish.incarnation);
+        number(o, 8, "revision", m->publish.revision);
+        break;
+    case WIRE_STATE:
+        number(o, 4, "slot", m->state.slot);
+        reserved(o, 4);
+        number(o, 8, "generation", m->state.generation);
+        break;
+    case WIRE_READ:
+        number(o, 8, "lease", m->read.lease);
+        number(o, 8, "generation", m->read.generation);
+        number(o, 8, "offset", m->read.offset);
+        number(o, 8, "length", m->read.length);
+        break;
+    default:
+        break;
+    }
+}
+
+static void others(struct out *o, const struct wire_message *m)
+{
+    switch (m->head.op) {
+    case WIRE_HELLO:
+    case WIRE_WELCOME:
+        hello(o, &m->hello);
+        break;
+    case WIRE_REFUSE:
+        error(o, "code", m->refuse.code);
+        number(o, 2, "sentence size", m->refuse.sentence.size);
+        reserved(o, 2);
+        raw(o, "sentence", m->refuse.sentence.data, m->refuse.sentence.size, true);
+        break;
+    case WIRE_PING:
+    case WIRE_PONG:
+        number(o, 8, "token", m->token);
+        break;
+    case WIRE_PUBLISHED:
+        number(o, 8, "incarnation", m->incarnation);
+        break;
+    case WIRE_STATED:
+        mask(o, 8, "state word", m->word);
+        break;
+    case WIRE_CORRUPT:
+        number(o, 8, "lease", m->corrupt.lease);
+        version(o, &m->corrupt.version);
+        key(o, &m->corrupt.key);
+        break;
+    case WIRE_DATA:
+        number(o, 8, "offset", m->data.offset);
+        number(o, 4, "length", m->data.length);
+        error(o, "status", m->data.status);
+        break;
+    default:
+        requests(o, m);
+        break;
+    }
+}
+
+static void answer(struct out *o, const struct wire_answer *a)
+{
+    number(o, 1, "kind", a->kind);
+    number(o, 1, "flags", a->flags);
+    number(o, 1, "members", a->n);
+    reserved(o, 1);
+    for (unsigned i = 0; i < a->n; i++)
+        number(o, 2, "member", a->member[i]);
+    if (a->kind == WIRE_FOUND || (a->kind == WIRE_ABSENT && a->flags))
+        version(o, &a->version);
+    if (a->kind == WIRE_FOUND) {
+        number(o, 8, "size", a->size);
+        mask(o, 8, "lineage", a->lineage);
+        if (a->flags)
+            lease(o, &a->lease);
+    }
+}
+
+static void entry(struct out *o, const struct wire_entry *e)
+{
+    number(o, 1, "kind", e->kind);
+    reserved(o, 7);
+    version(o, &e->version);
+    number(o, 8, "size", e->size);
+    mask(o, 8, "lineage", e->lineage);
+    key(o, &e->key);
+}
+
+static void item(struct out *o, unsigned op, const struct wire_item *i)
+{
+    switch (op) {
+    case WIRE_LEASE:
+    case WIRE_ASK:
+        key(o, &i->key);
+        break;
+    case WIRE_LEASED:
+        status(o, i->leased.status);
+        if (i->leased.status == 0)
+            lease(o, &i->leased.lease);
+        break;
+    case WIRE_RENEW:
+        number(o, 8, "lease", i->renew.lease);
+        number(o, 4, "in flight", i->renew.in_flight);
+        reserved(o, 4);
+        break;
+    case WIRE_RENEWED:
+        status(o, i->renewed.status);
+        number(o, 8, "duration", i->renewed.duration);
+        break;
+    case WIRE_RELEASE:
+        number(o, 8, "lease", i->release.lease);
+        number(o, 4, "uses", i->release.uses);
+        reserved(o, 4);
+        break;
+    case WIRE_RECALL:
+        number(o, 8, "lease", i->recall);
+        break;
+    case WIRE_ANSWER:
+        answer(o, &i->answer);
+        break;
+    case WIRE_PUBLISH:
+        entry(o, &i->entry);
+        break;
+    default: /* PUBLISHED */
+        number(o, 1, "kind", i->published.kind);
+        reserved(o, 7);
+        number(o, 8, "counter", i->published.counter);
+        break;
+    }
+}
+
+size_t wire_case_describe(const struct wire_case *w, const uint8_t *data, FILE *file)
+{
+    struct out o = {.file = file, .data = data};
+    uint32_t bytes = (uint32_t)data[0] | (uint32_t)data[1] << 8 | (uint32_t)data[2] << 16 | (uint32_t)data[3] << 24;
+    number(&o, 4, "bytes", bytes);
+    number(&o, 2, "op", w->m.head.op);
+    mask(&o, 2, "flags", w->m.head.flags);
+    number(&o, 4, "count", w->n);
+    reserved(&o, 4);
+    number(&o, 8, "id", w->m.head.id);
+    number(&o, 8, "counter", w->m.head.counter);
+    number(&o, 8, "time left", w->m.head.time_left);
+    if (wire_class(w->m.head.op) == WIRE_REPLY)
+        status(&o, w->m.status);
+    if (w->m.status == 0)
+        others(&o, &w->m);
+    for (uint32_t i = 0; i < w->n; i++)
+        item(&o, w->m.head.op, &w->item[i]);
+    return o.at;
+}

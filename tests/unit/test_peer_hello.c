@@ -1,0 +1,285 @@
+/* How two nodes begin: version and features from both sides, every refusal with its sentence, nobody waits for ever. */
+#include "tests/support/pair.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static struct pair p;
+
+static int setup(void **unused)
+{
+    (void)unused;
+    pair_init(&p);
+    return 0;
+}
+
+static int teardown(void **unused)
+{
+    (void)unused;
+    pair_close(&p);
+    return 0;
+}
+
+static void test_up(void **unused)
+{
+    (void)unused;
+    p.config[0].self.features = 0x0f0;
+    p.config[1].self.features = 0x3c0;
+    p.config[0].self.version_max = 9;
+    p.config[1].self.version_min = 1;
+    p.config[1].self.version_max = 4;
+    pair_up(&p);
+    for (unsigned i = 0; i < 2; i++) {
+        assert_int_equal(p.side[i].version, 4);
+        assert_int_equal(p.side[i].features, 0x0c0);
+        assert_string_equal(p.side[i].other.node, i ? "node-a" : "node-b");
+        assert_string_equal(p.side[i].other.address, i ? "tcp://10.0.0.1:7400" : "tcp://10.0.0.2:7400");
+        assert_int_equal(p.side[i].other.region_id, i ? 100 : 101);
+        assert_int_equal(p.side[i].other.incarnation, i ? 7 : 8);
+        assert_memory_equal(p.side[i].other.region, p.config[1 - i].self.region, 16);
+        assert_false(p.side[i].other.client);
+    }
+}
+
+/* Either side may be the newer one. */
+static void test_newer(void **unused)
+{
+    (void)unused;
+    for (unsigned newer = 0; newer < 2; newer++) {
+        pair_init(&p);
+        p.config[newer].self.version_min = 2;
+        p.config[newer].self.version_max = 5;
+        p.config[newer].self.features = UINT64_MAX;
+        p.config[1 - newer].self.version_max = 3;
+        pair_up(&p);
+        assert_int_equal(p.side[0].version, 3);
+        assert_int_equal(p.side[1].version, 3);
+        assert_int_equal(p.side[0].features, 0);
+        pair_close(&p);
+    }
+    pair_init(&p);
+}
+
+/* Both end with this code, and say a sentence that has each of these words. */
+static void expect_refused(int32_t code, const char *a, const char *b)
+{
+    pair_open(&p);
+    pair_event(&p, 0, PEER_EV_OPENED, 0);
+    pair_event(&p, 1, PEER_EV_OPENED, 0);
+    pair_all(&p);
+    for (unsigned i = 0; i < 2; i++) {
+        assert_int_equal(p.side[i].ups, 0);
+        assert_int_equal(p.side[i].closes, 1);
+        pair_event(&p, i, PEER_EV_CLOSED, 0);
+        assert_int_equal(p.side[i].downs, 1);
+        assert_int_equal(p.side[i].down_status, code);
+        assert_non_null(strstr(p.side[i].text, a));
+        assert_non_null(strstr(p.side[i].text, b));
+    }
+    pair_close(&p);
+}
+
+static void test_no_common_version(void **unused)
+{
+    (void)unused;
+    for (unsigned newer = 0; newer < 2; newer++) {
+        pair_init(&p);
+        p.config[newer].self.version_min = 3;
+        p.config[newer].self.version_max = 4;
+        p.config[1 - newer].self.version_max = 2;
+        expect_refused(BERTH_EFORMAT, newer ? "'node-b' speaks 3 to 4" : "'node-b' speaks 1 to 2",
+                       newer ? "'node-a' 1 to 2" : "'node-a' 3 to 4");
+    }
+}
+
+static void test_refused(void **unused)
+{
+    (void)unused;
+    snprintf(p.config[0].self.cluster, WIRE_NAME_MAX, "other");
+    expect_refused(-EACCES, "'fleet'", "'other'");
+    pair_init(&p);
+    memcpy(p.config[0].self.region, p.config[1].self.region, 16);
+    expect_refused(-EADDRINUSE, "'node-a'", "same region");
+}
+
+static const char *const unreachable[] = {
+    "",
+    "0.0.0.0",
+    "0.0.0.0:7400",
+    "tcp://0.0.0.0:7400",
+    "[::]",
+    "[::]:7400",
+    "tcp://[::]:7400",
+    "::",
+    "0:0:0:0:0:0:0:0",
+    "[0::0]:1",
+    "[::%eth0]:7400",
+    ":7400",
+    "tcp://",
+    "tcp://:7400",
+    "*:7400",
+    "0:7400",
+    "tcp://0x0:7400",
+    "00.0.0.0:1",
+    "0.0:1",
+    "[::ffff:0.0.0.0]:1",
+    "[]:7400",
+};
+
+/* An address that nobody can reach is refused by both sides, and not taken for one's own. */
+static void test_addresses(void **unused)
+{
+    (void)unused;
+    static const char *const good[] = {"10.1.2.3", "tcp://10.1.2.3:7400", "[fe80::1%eth0]:7400", "::1",
+                                       "[::1]:1",  "node-a.rack-0:7400",  "verbs://node0:1",     "0a.example:1"};
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++)
+        assert_true(peer_address_fits(good[i]));
+    for (size_t i = 0; i < sizeof unreachable / sizeof *unreachable; i++) {
+        struct peer_config config = p.config[1];
+        struct peer *made;
+        snprintf(config.self.address, sizeof config.self.address, "%s", unreachable[i]);
+        assert_int_equal(peer_create(&made, &config, p.now), -EADDRNOTAVAIL);
+        struct wire_hello h = {.version_min = 1,
+                               .version_max = 1,
+                               .largest = 4096,
+                               .region = {9},
+                               .cluster = {"fleet", 5},
+                               .node = {"node-c", 6},
+                               .address = {unreachable[i], (uint16_t)strlen(unreachable[i])}};
+        for (unsigned side = 0; side < 2; side++) {
+            pair_open(&p);
+            pair_event(&p, side, PEER_EV_OPENED, 0);
+            pair_forget(&p, side);
+            struct wire_message m = {.head = {.op = side ? WIRE_HELLO : WIRE_WELCOME}, .hello = h};
+            pair_inject_message(&p, side, &m);
+            assert_int_equal(p.side[side].ups, 0);
+            assert_int_equal(p.side[side].close_status, -EADDRNOTAVAIL);
+            struct pair_side *s = &p.side[side];
+            assert_int_equal(wire_peek(s->queue[s->head % PAIR_QUEUE].bytes).op, WIRE_REFUSE);
+            pair_close(&p);
+            pair_init(&p);
+        }
+    }
+}
+
+/* What only a WELCOME can do wrong. */
+static void test_bad_welcome(void **unused)
+{
+    (void)unused;
+    for (unsigned what = 0; what < 3; what++) {
+        pair_init(&p);
+        p.config[0].self.features = 3;
+        pair_open(&p);
+        pair_event(&p, 0, PEER_EV_OPENED, 0);
+        struct wire_message m = {.head = {.op = what == 2 ? WIRE_HELLO : WIRE_WELCOME},
+                                 .hello = {.version_min = what == 0 ? 2 : 1,
+                                           .version_max = what == 0 ? 2 : 1,
+                                           .features = what == 1 ? 4 : 1,
+                                           .largest = 4096,
+                                           .region = {9},
+                                           .cluster = {"fleet", 5},
+                                           .node = {"node-c", 6},
+                                           .address = {"10.0.0.9:1", 10}}};
+        pair_inject_message(&p, 0, &m);
+        assert_int_equal(p.side[0].ups, 0);
+        assert_int_equal(p.side[0].closes, 1);
+        assert_int_equal(p.side[0].close_status, what == 2 ? -EPROTO : BERTH_EFORMAT);
+        pair_close(&p);
+    }
+}
+
+static void test_client(void **unused)
+{
+    (void)unused;
+    struct peer *made;
+    p.config[1].self.client = true; /* a client does not listen, and has no address */
+    assert_int_equal(peer_create(&made, &p.config[1], p.now), -EINVAL);
+    p.config[0].self.client = true;
+    assert_int_equal(peer_create(&made, &p.config[0], p.now), -EINVAL);
+    pair_init(&p);
+    p.config[0].self.client = true;
+    p.config[0].self.address[0] = '\0';
+    pair_up(&p);
+    assert_true(p.side[1].other.client);
+    assert_false(p.side[0].other.client);
+}
+
+static void test_config(void **unused)
+{
+    (void)unused;
+    struct peer *made;
+    for (unsigned i = 0; i < 8; i++) {
+        struct peer_config c = p.config[0];
+        switch (i) {
+        case 0:
+            c.self.node[0] = '\0';
+            break;
+        case 1:
+            c.self.node[0] = ' ';
+            break;
+        case 2:
+            c.pending_max = PEER_PENDING_MAX + 1;
+            break;
+        case 3:
+            c.pending_max = 0;
+            break;
+        case 4:
+            c.gone_ns = c.silence_ns;
+            break;
+        case 5:
+            c.self.largest = WIRE_MESSAGE_MAX + 1;
+            break;
+        case 6:
+            c.self.largest = WIRE_MESSAGE_MIN - 1;
+            break;
+        default:
+            memset(c.self.cluster, 'x', sizeof c.self.cluster);
+            break;
+        }
+        assert_int_equal(peer_create(&made, &c, p.now), -EINVAL);
+    }
+}
+
+/* Nobody who connects and says nothing, or whom nobody answers, keeps us longer than hello_ns. */
+static void test_hello_timeout(void **unused)
+{
+    (void)unused;
+    for (unsigned opened = 0; opened < 2; opened++) {
+        pair_init(&p);
+        pair_open(&p);
+        int64_t began = p.now;
+        for (unsigned i = 0; i < 2; i++) {
+            p.now = began;
+            if (opened)
+                pair_event(&p, i, PEER_EV_OPENED, 0);
+            assert_int_equal(peer_timer(p.side[i].peer), began + PEER_HELLO_NS);
+            p.now = began + PEER_HELLO_NS - 1;
+            pair_event(&p, i, PEER_EV_TICK, 0);
+            assert_int_equal(p.side[i].closes, 0);
+            p.now++;
+            pair_event(&p, i, PEER_EV_TICK, 0);
+            assert_int_equal(p.side[i].close_status, BERTH_ENODE);
+            assert_int_equal(peer_timer(p.side[i].peer), INT64_MAX);
+            pair_event(&p, i, PEER_EV_CLOSED, 0);
+            assert_int_equal(p.side[i].down_status, BERTH_ENODE);
+        }
+        pair_close(&p);
+    }
+}
+
+int main(void)
+{
+#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        T(test_up),      T(test_newer),     T(test_no_common_version),
+        T(test_refused), T(test_addresses), T(test_bad_welcome),
+        T(test_client),  T(test_config),    T(test_hello_timeout),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
