@@ -100,11 +100,11 @@ static inline bool life_equal(struct home_life a, struct home_life b)
 }
 
 /* What a peer sent and a caller gave is looked at before it is used: false for an unknown kind, a bad key size, no
- * version. */
+ * version, a counter that nothing can follow. */
 static inline bool publication_entry_good(const struct publication_entry *e)
 {
     return e->kind >= PUBLICATION_OBJECT && e->kind <= PUBLICATION_TOMBSTONE && e->key.data && e->key.size >= 1 &&
-           e->key.size <= HOME_KEY_MAX && e->version.counter != 0;
+           e->key.size <= HOME_KEY_MAX && e->version.counter != 0 && e->version.counter != UINT64_MAX;
 }
 
 #endif
