@@ -254,7 +254,7 @@ static struct publication_result apply(struct home *h, uint16_t seat, const stru
     if (result.verdict == VERDICT_SUPERSEDED) {
         h->stat.superseded++;
         if (p->kind == PUBLICATION_TOMBSTONE && version_less(e->floor, p->version)) {
-            /* Only a newer location stands above: what is older is removed all the same, in whatever order they come. */
+            /* Only a newer location stands above: what is older is removed all the same, whatever came first. */
             raise_floor(h, e, p->version, true, now);
         }
         return result;

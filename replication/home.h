@@ -4,8 +4,8 @@
  * (PROTOCOLS.md rules 28 to 31):
  *   FOUND     these members have it, the newest version first. `sure` is false while a mark is missing: then a newer
  *             version or a removal may be known to the members named by home_missing and not to this home.
- *   ABSENT    no member of the list has it, but for puts that no home acknowledged. Only if the reader's revision is the
- *             home's, every member has marked its publication to this very run of the home as complete under that
+ *   ABSENT    no member of the list has it, but for puts that no home acknowledged. Only if the reader's revision is
+ *             the home's, every member has marked its publication to this very run of the home as complete under that
  *             revision, and nothing was dropped since.
  *   LEARNING  the home can't say: home_missing names the members that know.
  *
@@ -28,13 +28,13 @@
  * for a new one would be no better than refusing the new one, and costs more; so the newcomer is refused (after a
  * bounded look for entries that have ended). Not to say anything false afterwards:
  *   - the owner is answered VERDICT_FULL, so that it does not count the object as published, and its mark is cleared
- *     until it has published everything again without a refusal: misses are LEARNING and name this owner, and found keys
- *     are found as before;
+ *     until it has published everything again without a refusal: misses are LEARNING and name this owner, and found
+ *     keys are found as before;
  *   - a removal of a key that is in the table needs no room and always goes in; one that is refused for want of room is
  *     not acknowledged;
- *   - a ninth location of a key is acknowledged and not kept: the key remembers that somebody else may have it, and once
- *     its eight are gone it is LEARNING with `everyone` and never ABSENT, until every member has started its publication
- *     over.
+ *   - a ninth location of a key is acknowledged and not kept: the key remembers that somebody else may have it, and
+ *     once its eight are gone it is LEARNING with `everyone` and never ABSENT, until every member has started its
+ *     publication over.
  *
  * Memory: max_bytes, 8 bytes for each of max_entries rounded up to a power of two, 100 KiB. One thread at a time. Part
  * of the deterministic core.
