@@ -59,6 +59,11 @@ int publish_members(struct publish *p, uint16_t self, const struct rendezvous *r
     p->n_targets = n;
     p->list = r;
     p->self = self;
+    p->unheard = rendezvous_revision(r) == p->config.settled ? 0 : n;
+    for (uint32_t i = 0; i < n; i++) {
+        targets[i].heard = p->unheard == 0;
+    }
+    p->config.settled = 0;
     p->passing = false;
     p->cursor = p->retire_cursor = 0;
     p->now = now;
@@ -309,6 +314,11 @@ const struct publish_command *publish_command(struct publish *p)
 
 /* ---- state ---- */
 
+bool publish_settled(const struct publish *p)
+{
+    return p->list && p->unheard == 0;
+}
+
 bool publish_done(const struct publish *p, uint64_t place, int64_t number)
 {
     uint16_t home[HOMES_MAX];
@@ -320,7 +330,7 @@ bool publish_done(const struct publish *p, uint64_t place, int64_t number)
             return false;
         }
     }
-    return n > 0 && number > 0 && (uint64_t)number <= p->number;
+    return n > 0 && publish_settled(p) && number > 0 && (uint64_t)number <= p->number;
 }
 
 void publish_stat(const struct publish *p, struct publish_stat *out)
@@ -362,12 +372,17 @@ static const char *check_target(const struct publish *p, const struct target *t)
 const char *publish_check(const struct publish *p)
 {
     uint64_t queued = 0;
+    uint32_t unheard = 0;
     for (uint32_t i = 0; i < p->n_targets; i++) {
         const char *why = check_target(p, &p->targets[i]);
+        unheard += !p->targets[i].heard;
         if (why) {
             return why;
         }
         queued += p->targets[i].tail - p->targets[i].head;
+    }
+    if (unheard != p->unheard) {
+        return "members that heard are miscounted";
     }
     return queued == p->stat.queued ? NULL : "queued entries are miscounted";
 }

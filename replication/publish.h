@@ -12,10 +12,9 @@
  *
  * A stream starts over, from a new listing, when the member has another life, when the list changed, when a batch was
  * sent PUBLISH_TRIES times without an answer, and when the member's queue had no room: then the queue is dropped, since
- * homes are soft state. A lost connection alone starts nothing over: what was not acknowledged goes again, with the same
- * numbers, in the order of its batches. A member that leaves in mid-listing waits
- * for the next pass, so that it holds nobody up. A home that is full is listed to again later (full_ns, doubled each
- * time up to an hour).
+ * homes are soft state. A lost connection alone starts nothing over: what was not acknowledged goes again, with the
+ * same numbers, in the order of its batches. A member that leaves in mid-listing waits for the next pass, so that it
+ * holds nobody up. A home that is full is listed to again later (full_ns, doubled each time up to an hour).
  *
  * Published (rule 30): what was told is published when all its homes have acknowledged it. For one key that is answered
  * from the number that publish_tell gave, without any memory a key: a home's queue is in order, so that it has
@@ -46,6 +45,7 @@ struct publish_config {
     uint32_t window;        /* unacknowledged batches of a member; 1 .. PUBLISH_WINDOW_MAX */
     int64_t resend_ns;      /* without an answer a batch goes again */
     int64_t full_ns;        /* after a home had no room */
+    uint64_t settled;       /* revision under which publish_settled was true in the region's last run; 0: none */
     bool held;              /* begin unlisted: see publish_release */
 };
 
@@ -113,6 +113,13 @@ int64_t publish_timer(const struct publish *p); /* when a tick is wanted; INT64_
 
 /* The next command, or NULL. */
 const struct publish_command *publish_command(struct publish *p);
+
+/* Another list may give a key other homes. A member that has not heard of this owner's new list still has its mark of
+ * the old one, and would tell a reader with the old list that what was published since is ABSENT. So nothing counts
+ * as published before every member of the list has acknowledged the beginning of a stream of this revision, which
+ * takes the old mark away. Members that were taken out of the list are not waited for: let one be LEAVING in it, or
+ * stop it, before. True: every member has; the revision may be kept for the next run's `settled`. */
+bool publish_settled(const struct publish *p);
 
 /* Whether what was told under this number, with a key of this place (rendezvous_place), is published. */
 bool publish_done(const struct publish *p, uint64_t place, int64_t number);

@@ -43,6 +43,7 @@ struct target {
     enum target_state state;
     bool up;
     bool known;      /* life is that of an earlier publish_up */
+    bool heard;      /* it acknowledged the beginning of a stream of this list, or had that list before */
     bool refused;    /* something of this stream had no room */
     bool completing; /* a COMPLETE is in flight */
     struct home_life life;
@@ -69,10 +70,11 @@ struct publish {
     uint64_t number; /* last given */
     uint64_t stream; /* last given */
     uint64_t pass;
-    bool passing;    /* a pass runs */
-    bool starting;   /* its first step was not asked for yet */
-    bool asked;      /* a step is being made */
-    uint32_t cursor; /* target whose turn it is to send */
+    uint32_t unheard; /* targets that are not heard */
+    bool passing;     /* a pass runs */
+    bool starting;    /* its first step was not asked for yet */
+    bool asked;       /* a step is being made */
+    uint32_t cursor;  /* target whose turn it is to send */
     uint32_t retire_cursor;
     struct publish_stat stat;
     struct publish_command command;

@@ -179,6 +179,8 @@ int target_answered(struct publish *p, struct target *t, const struct publicatio
         p->stat.superseded += q->verdict == VERDICT_SUPERSEDED;
         p->stat.refused += q->verdict == VERDICT_FULL;
     }
+    p->unheard -= f->batch == 0 && !t->heard;
+    t->heard = t->heard || f->batch == 0;
     f->answered = true;
     f->marked = answer->complete;
     return 0;

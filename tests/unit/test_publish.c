@@ -1,5 +1,5 @@
-/* The owner's side of homes: streams, listings, back-pressure, overflow, SUPERSEDED, what counts as published. The homes
- * are played by the test. */
+/* The owner's side of homes: streams, listings, back-pressure, overflow, SUPERSEDED, what counts as published. The
+ * homes are played by the test. */
 #include "replication/home.h"
 #include "replication/publish.h"
 #include "tests/support/draw.h"
