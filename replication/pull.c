@@ -168,7 +168,11 @@ static int create_parts(struct puller *p)
     if (!(p->members = calloc(c->n_members, sizeof *p->members)) || timers_reserve(&p->timers, c->n_members) < 0) {
         return -ENOMEM;
     }
-    int e = create_tables(p);
+    p->floor_bucket = calloc(c->max_floors, sizeof *p->floor_bucket);
+    int e = p->floor_bucket ? create_tables(p) : -ENOMEM;
+    for (uint32_t i = 0; p->floor_bucket && i < c->max_floors; i++) {
+        p->floor_bucket[i].at = INT64_MIN / 2; /* long ago */
+    }
     return e ? e : leases_create(&p->leases, &lc);
 }
 
@@ -254,6 +258,7 @@ void pull_destroy(struct puller *p)
     leases_destroy(p->leases);
     timers_destroy(&p->timers);
     free(p->members);
+    free(p->floor_bucket);
     free(p);
 }
 

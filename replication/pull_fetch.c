@@ -71,9 +71,9 @@ static bool set_hold(struct fetch *f)
     return f->hold;
 }
 
-static void take_flags(struct puller *p, struct fetch *f)
+static void take_flags(struct fetch *f)
 {
-    f->fresh = floor_unknown(p, f->key);
+    f->fresh = false;
     for (struct list *n = f->items.next; n != &f->items; n = n->next) {
         struct item *i = CONTAINER(n, struct item, node);
         f->fresh = f->fresh || (i->request->flags & PULL_FRESH);
@@ -237,7 +237,7 @@ static bool lease_serves(struct puller *p, const struct fetch *f, const struct r
 
 static void fetch_begin(struct puller *p, struct fetch *f)
 {
-    take_flags(p, f);
+    take_flags(f);
     fetch_phase(p, f, PULL_ADMIT);
     f->state = FETCH_SEEK;
     f->renewed = f->blocked = f->has_piece_sum = f->served = false;
@@ -604,6 +604,10 @@ void fetch_sealed(struct puller *p, const struct pull_event *ev)
         return;
     }
     f->reserved = false;
+    if (ev->status == 0 && version_compare(f->record.version, floor_get(p, f->key)) < 0) {
+        fetch_stale(p, f); /* a newer one was returned during the seal */
+        return;
+    }
     drop_lease(p, f);
     fetch_finish(p, f, ev->status > 0 ? BERTH_KEPT : ev->status);
 }

@@ -1,8 +1,9 @@
 /* pull_floor.c: versions that were returned from replaceable namespaces: a node never goes back below them within T
  * (rule 27).
  *
- * The memory is bounded. When a version that still counts has to go, every key without one is asked for at its home
- * until T has passed: the home has the greatest.
+ * The memory is bounded. A version that has to go while it still counts leaves its mark in one of as many buckets, by
+ * the key's hash: keys that share a bucket share the greatest. So what is forgotten makes a key too strict for a while
+ * (it may answer "not now" where an old copy is all there is), never too lax.
  */
 #include "replication/pull_internal.h"
 
@@ -25,25 +26,33 @@ static void drop(struct puller *p, struct floor *f)
     free(f);
 }
 
+static struct floor_bucket *bucket_of(struct puller *p, const struct keybox *k)
+{
+    return &p->floor_bucket[k->hash % p->config.max_floors];
+}
+
 struct object_version floor_get(struct puller *p, const struct keybox *k)
 {
-    struct floor *f = k->flags & PULL_REPLACEABLE ? find(p, k) : NULL;
-    if (!f || p->mono - f->at >= p->config.fresh_ns) {
-        return (struct object_version){0, 0};
+    struct object_version none = {0, 0};
+    if (!(k->flags & PULL_REPLACEABLE)) {
+        return none;
     }
-    return f->version;
+    const struct floor *f = find(p, k);
+    if (f) {
+        return p->mono - f->at < p->config.fresh_ns ? f->version : none;
+    }
+    const struct floor_bucket *b = bucket_of(p, k);
+    return p->mono - b->at < p->config.fresh_ns ? b->version : none;
 }
 
-bool floor_unknown(struct puller *p, const struct keybox *k)
+static void raise_bucket(struct puller *p, const struct keybox *k, struct object_version v, int64_t at)
 {
-    return (k->flags & PULL_REPLACEABLE) && p->mono < p->floors_lost_until && !find(p, k);
-}
-
-static void lost(struct puller *p, int64_t at)
-{
-    if (at + p->config.fresh_ns > p->floors_lost_until) {
-        p->floors_lost_until = at + p->config.fresh_ns;
+    struct floor_bucket *b = bucket_of(p, k);
+    bool counts = p->mono - b->at < p->config.fresh_ns;
+    if (!counts || version_compare(v, b->version) > 0) {
+        b->version = v;
     }
+    b->at = counts && b->at > at ? b->at : at;
 }
 
 void floor_set(struct puller *p, struct keybox *k, struct object_version v)
@@ -58,7 +67,7 @@ void floor_set(struct puller *p, struct keybox *k, struct object_version v)
         f->key = key_keep(k);
         table_add(&p->floors, &f->by_key, k->hash);
     } else {
-        lost(p, p->mono);
+        raise_bucket(p, k, v, p->mono);
         return;
     }
     f->version = v;
@@ -71,7 +80,7 @@ void floor_set(struct puller *p, struct keybox *k, struct object_version v)
             break;
         }
         if (counts) {
-            lost(p, oldest->at);
+            raise_bucket(p, oldest->key, oldest->version, oldest->at);
         }
         drop(p, oldest);
     }

@@ -208,6 +208,11 @@ struct floor {
     int64_t at;
 };
 
+struct floor_bucket { /* of versions that were forgotten too early */
+    struct object_version version;
+    int64_t at;
+};
+
 struct puller {
     struct pull_config config;
     struct reader_now now;
@@ -219,7 +224,7 @@ struct puller {
     struct list fetches, asks, grants, sources, outs, dead_requests, dead_fetches, turning, floors_by_time;
     struct member *members;
     uint64_t n_keys, n_seeks, flying, n_timers;
-    int64_t floors_lost_until;
+    struct floor_bucket *floor_bucket; /* max_floors of them */
     uint32_t sample_turn;
     struct pull_command command;
     struct pull_key keys[PULL_KEYS_MAX];
@@ -319,7 +324,6 @@ void prove_stated(struct puller *p, struct fetch *f, int status, uint64_t genera
 
 /* ---- pull_floor.c ---- */
 struct object_version floor_get(struct puller *p, const struct keybox *k);
-bool floor_unknown(struct puller *p, const struct keybox *k); /* it may have been forgotten: ask the home */
 void floor_set(struct puller *p, struct keybox *k, struct object_version v);
 void floors_free(struct puller *p);
 

@@ -69,12 +69,13 @@ struct destination {
 };
 
 struct asked {
-    bool done, cancelled, replica, verify;
+    bool done, cancelled, replica, verify, prefix;
     uint32_t n;
     int64_t deadline;
     uint8_t key[REQUEST_KEYS];
     uint64_t buffer[REQUEST_KEYS];
-    uint64_t least[REQUEST_KEYS];
+    uint64_t least[REQUEST_KEYS];   /* returned before .. */
+    int64_t least_at[REQUEST_KEYS]; /* .. at this time */
 };
 
 struct world {
@@ -301,7 +302,7 @@ static void at_owner(struct world *w, const struct wire *in)
         return;
     }
     if (in->c.kind == CMD_PULL_RELEASE) {
-        for (uint32_t i = 0; i < in->n; i++) {
+        for (uint32_t i = 0; i < in->n && i < 64; i++) {
             struct owner_lease *l = lease_of(w, in->member, in->released[i]);
             if (l) {
                 l->over = true;
@@ -426,7 +427,8 @@ static void local(struct world *w, const struct pull_command *c)
 
 /* ---- outcomes ---- */
 
-static bool status_good(const struct world *w, const struct asked *a, uint32_t i, int status)
+/* behind: of a run that ended before this key. */
+static bool status_good(const struct world *w, const struct asked *a, uint32_t i, int status, bool behind)
 {
     switch (status) {
     case 0:
@@ -435,7 +437,7 @@ static bool status_good(const struct world *w, const struct asked *a, uint32_t i
     case BERTH_EFULL:
         return a->replica;
     case -ENOENT:
-        return a->key[i] != 0; /* which is always there */
+        return behind || a->key[i] != 0; /* which is always there */
     case -ECANCELED:
         return a->cancelled || w->stopped;
     case -ETIMEDOUT:
@@ -447,12 +449,16 @@ static bool status_good(const struct world *w, const struct asked *a, uint32_t i
     }
 }
 
-static void key_done(struct world *w, struct asked *a, uint32_t i, const struct pull_result *r)
+static void key_done(struct world *w, struct asked *a, uint32_t i, const struct pull_result *r, bool behind)
 {
     struct world_counts *c = w->count;
     uint32_t key = a->key[i];
     c->keys++;
-    c->status += !status_good(w, a, i, r->status);
+    if (!status_good(w, a, i, r->status, behind)) {
+        c->status++;
+        c->bad_status = r->status;
+        c->bad_key = key;
+    }
     if (!a->replica) {
         c->not_quiet += w->destination[a->buffer[i]].flying > 0;
     }
@@ -463,8 +469,13 @@ static void key_done(struct world *w, struct asked *a, uint32_t i, const struct 
     c->got_bytes += r->size;
     c->wrong += r->checksum != content_of(key, (uint32_t)r->version.counter);
     c->wrong += !a->replica && sum_of(&w->destination[a->buffer[i]]) != r->checksum;
-    c->status += a->verify && !r->verified && !(w->o->unsafe & UNSAFE_NO_VERIFY);
-    c->backwards += r->version.counter < a->least[i];
+    if (a->verify && !r->verified && !(w->o->unsafe & UNSAFE_NO_VERIFY)) {
+        c->status++;
+        c->bad_status = 1;
+        c->bad_key = key;
+    }
+    bool recent = reader_now(w).mono_after - a->least_at[i] < FRESH;
+    c->backwards += recent && r->version.counter < a->least[i];
     if (r->version.counter >= w->returned[key]) {
         w->returned[key] = r->version.counter;
         w->returned_at[key] = reader_now(w).mono_after;
@@ -478,7 +489,7 @@ static void request_done(struct world *w, const struct pull_command *c)
     w->count->twice += a->done;
     a->done = true;
     for (uint32_t i = 0; i < c->n && i < a->n; i++) {
-        key_done(w, a, i, &c->results[i]);
+        key_done(w, a, i, &c->results[i], a->prefix && i > c->run);
     }
 }
 
@@ -513,6 +524,9 @@ static void drain(struct world *w)
 
 static void new_request(struct world *w)
 {
+    if (w->n_asked == w->o->requests) {
+        return;
+    }
     struct asked *a = &w->asked[w->n_asked];
     struct pull_key keys[REQUEST_KEYS];
     *a = (struct asked){.replica = draw_below(2), .n = 1 + draw_below(REQUEST_KEYS), .verify = w->o->verify};
@@ -522,11 +536,12 @@ static void new_request(struct world *w)
     flags |= draw_below(8) == 0 ? PULL_FRESH : 0;
     flags |= draw_below(5) == 0 ? PULL_PREFIX : 0;
     flags |= draw_below(5) == 0 && a->deadline != INT64_MAX ? PULL_WAIT : 0;
+    a->prefix = flags & PULL_PREFIX;
     for (uint32_t i = 0; i < a->n; i++) {
         uint32_t k = draw_below(KEYS);
-        bool recent = w->returned[k] && now - w->returned_at[k] < FRESH - 200 * MS;
         a->key[i] = (uint8_t)k;
-        a->least[i] = recent && k >= REPLACEABLE_FROM ? w->returned[k] : 0;
+        a->least[i] = k >= REPLACEABLE_FROM ? w->returned[k] : 0;
+        a->least_at[i] = w->returned_at[k];
         a->buffer[i] = a->replica ? 0 : destination_new(w, k);
         keys[i] = (struct pull_key){.key = {.data = &key_bytes[k], .size = 1},
                                     .flags = k >= REPLACEABLE_FROM ? PULL_REPLACEABLE : 0,
@@ -692,8 +707,11 @@ static void begin(struct world *w)
 static void one_step(struct world *w)
 {
     int64_t timer = pull_timer(w->p), next = timers_next(&w->timers);
+    if (timer == INT64_MAX && next == INT64_MAX) {
+        return;
+    }
     /* The reader's timer in true time, near enough: a tick that is early does no harm. */
-    int64_t at = timer == INT64_MAX ? INT64_MAX : timer - timer / 1000000 * w->drift;
+    int64_t at = timer == INT64_MAX ? INT64_MAX : (int64_t)((double)timer * 1e6 / (1e6 + (double)w->drift));
     if (at < next) {
         w->t = at > w->t ? at : w->t + 1000;
         tell(w, &(struct pull_event){.kind = EV_PULL_TICK});
@@ -733,9 +751,15 @@ static void finish(struct world *w)
 void world_run(const struct world_options *o, struct world_counts *out)
 {
     struct world *w = calloc(1, sizeof *w);
+    if (!w) {
+        abort();
+    }
     w->o = o;
     w->count = out;
     w->asked = calloc(o->requests, sizeof *w->asked);
+    if (!w->asked) {
+        abort();
+    }
     destination_new(w, 0);
     begin(w);
     int64_t next_request = 0, next_fault = 20 * MS;

@@ -23,7 +23,9 @@ struct world_counts {
         would_wrong; /* completed transfers whose bytes were wrong: what verification and the clock stand against */
     uint64_t twice, never;
     uint64_t not_quiet; /* buffers given back while a READ could write to them */
-    uint64_t status;    /* outcomes that nothing explains */
+    uint64_t status;    /* outcomes that nothing explains; the last one: */
+    int bad_status;
+    uint32_t bad_key;
     uint64_t backwards; /* versions below one returned before the request began */
     uint64_t leaks;     /* what is left at the end */
     uint64_t broken;    /* pull_check */
