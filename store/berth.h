@@ -61,7 +61,9 @@ extern "C" {
     X(BERTH_EHASH, 4112, "the key's hash belongs to another key: choose another key")                         \
     X(BERTH_EGROUP, 4113, "the keys are not of one seal: seal them together, or read without SAME_GROUP")     \
     X(BERTH_EHOLDS, 4114, "the object has as many holds as it can: drop some first")                          \
-    X(BERTH_EBUSY_RING, 4115, "the queue is full: reap completions first")
+    X(BERTH_EBUSY_RING, 4115, "the queue is full: reap completions first")                                    \
+    X(BERTH_EUNSURE, 4116, "a member that may have it can't be reached: whether it exists is not known")      \
+    X(BERTH_ENOTNOW, 4117, "its owners could not serve it in time: try again")
 
 enum berth_error_code {
 #define BERTH_ERROR_ENUM(code, number, sentence) code = -(number),

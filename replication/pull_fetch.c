@@ -1,0 +1,613 @@
+/* pull_fetch.c: one transfer of one key to one destination, from the first step to the last, and who waits for it. */
+#include "replication/pull_internal.h"
+
+#include <errno.h>
+#include <string.h>
+
+static void fetch_begin(struct puller *p, struct fetch *f);
+
+struct fetch *fetch_find(struct puller *p, uint64_t id)
+{
+    for (struct link *l = table_first(&p->fetches_by_id, table_mix(id)); l; l = table_next(l)) {
+        struct fetch *f = CONTAINER(l, struct fetch, by_id);
+        if (f->id == id) {
+            return f;
+        }
+    }
+    return NULL;
+}
+
+void fetch_phase(struct puller *p, struct fetch *f, enum pull_phase next)
+{
+    int64_t ns = p->mono - f->since;
+    f->record.phase_ns[f->phase] += ns;
+    if (f->phase != PULL_PREPARE) {
+        histogram_add(&p->phase[f->phase], ns);
+    }
+    f->phase = next;
+    f->since = p->mono;
+}
+
+void fetch_free(struct puller *p, struct fetch *f)
+{
+    (void)p;
+    struct out *outs[] = {&f->reserve, &f->hash, &f->seal, &f->abort, &f->corrupt};
+    for (unsigned i = 0; i < sizeof outs / sizeof outs[0]; i++) {
+        list_remove(&outs[i]->node);
+    }
+    list_remove(&f->grave);
+    key_drop(f->key);
+    if (f->ranges != &f->whole) {
+        free(f->ranges);
+    }
+    free(f->parts);
+    free(f->expect);
+    free(f);
+}
+
+/* ---- who waits ---- */
+
+static struct item *first_item(const struct fetch *f)
+{
+    return CONTAINER(f->items.next, struct item, node);
+}
+
+static bool wanted(const struct fetch *f)
+{
+    for (struct list *n = f->items.next; n != &f->items; n = n->next) {
+        if (CONTAINER(n, struct item, node)->round <= f->round) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool set_hold(struct fetch *f)
+{
+    f->hold = true;
+    for (struct list *n = f->items.next; n != &f->items; n = n->next) {
+        f->hold = f->hold && !CONTAINER(n, struct item, node)->released;
+    }
+    return f->hold;
+}
+
+static void take_flags(struct fetch *f)
+{
+    f->fresh = false;
+    for (struct list *n = f->items.next; n != &f->items; n = n->next) {
+        struct item *i = CONTAINER(n, struct item, node);
+        f->fresh = f->fresh || (i->request->flags & PULL_FRESH);
+    }
+    set_hold(f);
+}
+
+static void detach(struct puller *p, struct fetch *f, struct item *i, int status)
+{
+    list_remove(&i->node);
+    item_done(p, i, status == BERTH_ELINEAGE ? f : NULL, status);
+}
+
+/* After items have left: the last one takes the transfer with it, unless it is past every return. */
+static void thin(struct puller *p, struct fetch *f)
+{
+    if (f->state == FETCH_ENDED || f->state == FETCH_SEAL) {
+        return;
+    }
+    if (!wanted(f)) {
+        fetch_stop(p, f, AFTER_END, -ECANCELED);
+        return;
+    }
+    if (f->flow) {
+        flow_remove(p, f);
+        flow_add(p, f);
+    }
+    if (f->hold && !set_hold(f)) {
+        fetch_release(p, f);
+    }
+}
+
+/* A buffer is the caller's again when nothing writes to it any more; a slot of the pool is not the caller's at all. */
+void fetch_leave(struct puller *p, struct item *i, int status)
+{
+    struct fetch *f = i->fetch;
+    if (!f) {
+        item_done(p, i, NULL, status);
+    } else if (f->destination == PULL_BUFFER) {
+        i->left = i->left ? i->left : status;
+        fetch_stop(p, f, AFTER_END, status);
+    } else {
+        bool all = p->config.unsafe & UNSAFE_KEEP_WAITERS;
+        detach(p, f, i, status);
+        if (all && f->state != FETCH_ENDED && f->state != FETCH_SEAL) {
+            fetch_stop(p, f, AFTER_END, -ECANCELED);
+        } else {
+            thin(p, f);
+        }
+    }
+}
+
+static struct fetch *find_replica(struct puller *p, const struct keybox *key)
+{
+    for (struct link *l = table_first(&p->fetches_by_key, key->hash); l; l = table_next(l)) {
+        struct fetch *f = CONTAINER(l, struct fetch, by_key);
+        if (key_same(f->key, key)) {
+            return f;
+        }
+    }
+    return NULL;
+}
+
+static bool copy_ranges(struct fetch *f, const struct pull_key *k)
+{
+    f->ranges = &f->whole;
+    f->n_ranges = 1;
+    if (k->n_ranges == 0) {
+        return true;
+    }
+    struct pull_range *r = malloc(k->n_ranges * sizeof *r);
+    if (!r) {
+        return false;
+    }
+    memcpy(r, k->ranges, k->n_ranges * sizeof *r);
+    f->ranges = r;
+    f->n_ranges = k->n_ranges;
+    return true;
+}
+
+static struct fetch *fetch_new(struct puller *p, const struct item *i, const struct pull_key *k, struct keybox *key)
+{
+    struct fetch *f = timer_room(p) ? calloc(1, sizeof *f) : NULL;
+    if (!f || !copy_ranges(f, k)) {
+        free(f);
+        return NULL;
+    }
+    p->n_timers++;
+    f->id = ++p->serial;
+    f->key = key_keep(key);
+    f->destination = i->request->destination;
+    f->target = (struct pull_target){.kind = f->destination, .name = k->buffer, .at = k->to};
+    f->room = k->room;
+    f->timer.kind = TIMER_FETCH;
+    f->record.member = PULL_MEMBER_NONE;
+    f->phase = PULL_PREPARE;
+    f->since = p->mono;
+    list_init(&f->items);
+    list_init(&f->reads);
+    list_push(&p->fetches, &f->all);
+    table_add(&p->fetches_by_id, &f->by_id, table_mix(f->id));
+    if (f->destination == PULL_REPLICA) {
+        table_add(&p->fetches_by_key, &f->by_key, key->hash);
+    }
+    return f;
+}
+
+/* A transfer under way serves a newcomer, but one that is being given up, or that began before a FRESH was asked for:
+ * then another begins when it has ended. */
+static void join(struct puller *p, struct item *i, struct fetch *f)
+{
+    bool fresh = (i->request->flags & PULL_FRESH) && f->state != FETCH_PAUSE;
+    bool late = (f->state == FETCH_QUIET && f->after == AFTER_END) || fresh;
+    bool other = f->lease && i->request->lineage && f->lease->terms.lineage != i->request->lineage;
+    p->counter[PULL_SHARED]++;
+    i->fetch = f;
+    i->round = f->round + late;
+    list_push(&f->items, &i->node);
+    if (late) {
+        return;
+    }
+    if (other) {
+        detach(p, f, i, BERTH_ELINEAGE);
+        return;
+    }
+    if (f->lease || (f->seek && f->seek->held)) {
+        item_located(p, i);
+    }
+    if (f->hold && !set_hold(f)) {
+        fetch_release(p, f);
+    } else if (f->state == FETCH_PAUSE && (i->request->flags & (PULL_WAIT | PULL_FRESH)) != PULL_WAIT) {
+        fetch_again(p, f);
+    }
+}
+
+void fetch_join(struct puller *p, struct item *i, const struct pull_key *k, struct keybox *key)
+{
+    struct fetch *f = i->request->destination == PULL_REPLICA ? find_replica(p, key) : NULL;
+    if (f) {
+        join(p, i, f);
+        return;
+    }
+    if (!(f = fetch_new(p, i, k, key))) {
+        item_done(p, i, NULL, -ENOMEM);
+        return;
+    }
+    i->fetch = f;
+    list_push(&f->items, &i->node);
+    fetch_begin(p, f);
+}
+
+/* ---- a lease ---- */
+
+static bool lease_serves(struct puller *p, const struct fetch *f, const struct reader_lease *l)
+{
+    if (!(f->key->flags & PULL_REPLACEABLE)) {
+        return true;
+    }
+    return version_compare(l->terms.version, floor_get(p, f->key)) >= 0 && p->check - l->granted < p->config.fresh_ns;
+}
+
+static void fetch_begin(struct puller *p, struct fetch *f)
+{
+    take_flags(f);
+    fetch_phase(p, f, PULL_ADMIT);
+    f->state = FETCH_SEEK;
+    f->renewed = f->blocked = f->has_piece_sum = f->served = false;
+    int64_t need = read_first_estimate(p, p->config.read_bytes);
+    struct reader_lease *l = f->fresh ? NULL : leases_find(p->leases, key_of(f->key), p->check, need, f->avoid);
+    if (l && lease_serves(p, f, l)) {
+        p->counter[PULL_LEASE_HITS]++;
+        fetch_located(p, f, l);
+    } else {
+        seek_join(p, f);
+    }
+}
+
+void fetch_again(struct puller *p, struct fetch *f)
+{
+    timers_clear(&p->timers, &f->timer);
+    fetch_begin(p, f);
+}
+
+/* Members of another lineage want other bytes. */
+static void cut_lineage(struct puller *p, struct fetch *f)
+{
+    for (struct list *n = f->items.next, *next; n != &f->items; n = next) {
+        next = n->next;
+        struct item *i = CONTAINER(n, struct item, node);
+        if (i->round <= f->round && i->request->lineage && i->request->lineage != f->record.lineage) {
+            detach(p, f, i, BERTH_ELINEAGE);
+        }
+    }
+}
+
+static void record_source(struct puller *p, struct fetch *f)
+{
+    const struct lease_terms *t = &f->lease->terms;
+    f->record.member = f->lease->member;
+    f->record.transport = p->members[f->lease->member].transport;
+    f->record.lease = t->lease;
+    f->record.size = t->size;
+    f->record.version = t->version;
+    f->record.checksum = t->checksum;
+    f->record.lineage = t->lineage;
+}
+
+static int place_ranges(struct puller *p, struct fetch *f)
+{
+    uint64_t size = f->record.size;
+    bool explicit = false;
+    for (struct list *n = f->items.next; n != &f->items; n = n->next) {
+        explicit = explicit || (CONTAINER(n, struct item, node)->request->flags & PULL_VERIFY);
+    }
+    if (f->ranges == &f->whole) {
+        f->whole = (struct pull_range){.length = size};
+        if (f->destination == PULL_BUFFER && size > f->room) {
+            return -ENOSPC;
+        }
+    }
+    f->total = 0;
+    for (uint32_t i = 0; i < f->n_ranges; i++) {
+        const struct pull_range *r = &f->ranges[i];
+        if (r->offset > size || r->length > size - r->offset) {
+            return -ERANGE;
+        }
+        f->total += r->length;
+    }
+    f->verifiable = prove_ranges(f);
+    bool proven = p->members[f->lease->member].proven;
+    return !f->verifiable && (explicit || !proven) && !(p->config.unsafe & UNSAFE_NO_VERIFY) ? -EOPNOTSUPP : 0;
+}
+
+static void fetch_go(struct puller *p, struct fetch *f)
+{
+    int e = place_ranges(p, f);
+    if (e < 0) {
+        fetch_stop(p, f, AFTER_END, e);
+        return;
+    }
+    if (f->destination == PULL_BUFFER) {
+        read_begin(p, f);
+        return;
+    }
+    fetch_phase(p, f, PULL_REGISTER);
+    f->state = FETCH_RESERVE;
+    f->reserving = true;
+    out_add(p, &f->reserve, CMD_PULL_RESERVE);
+}
+
+void fetch_named(struct puller *p, struct fetch *f)
+{
+    for (struct list *n = f->items.next; n != &f->items; n = n->next) {
+        item_located(p, CONTAINER(n, struct item, node));
+    }
+}
+
+void fetch_located(struct puller *p, struct fetch *f, struct reader_lease *l)
+{
+    lease_take(p->leases, l);
+    f->lease = l;
+    record_source(p, f);
+    if (f->destination == PULL_BUFFER) {
+        uint64_t want = list_empty(&f->items) ? 0 : first_item(f)->request->lineage;
+        if (want && want != f->record.lineage) {
+            fetch_stop(p, f, AFTER_END, BERTH_ELINEAGE);
+            return;
+        }
+    } else {
+        cut_lineage(p, f);
+        if (!wanted(f)) {
+            fetch_stop(p, f, AFTER_END, -ECANCELED);
+            return;
+        }
+    }
+    fetch_named(p, f);
+    if (f->hold) {
+        f->state = FETCH_HELD;
+    } else {
+        fetch_go(p, f);
+    }
+}
+
+void fetch_release(struct puller *p, struct fetch *f)
+{
+    set_hold(f);
+    if (f->hold) {
+        return;
+    }
+    if (f->state == FETCH_HELD) {
+        fetch_go(p, f);
+    } else if (f->seek) {
+        seek_go_on(p, f->seek);
+    }
+}
+
+/* Items that came too late for this round need not wait for the end of its pauses. */
+static bool promote(struct fetch *f)
+{
+    bool any = false;
+    for (struct list *n = f->items.next; n != &f->items; n = n->next) {
+        struct item *i = CONTAINER(n, struct item, node);
+        any = any || i->round > f->round;
+        i->round = f->round;
+    }
+    return any;
+}
+
+/* WAIT: a key that is nowhere, or is being written, may come. Others that share the transfer are told now. */
+static bool pause_fetch(struct puller *p, struct fetch *f)
+{
+    if (f->waits >= p->config.wait_tries) {
+        return false;
+    }
+    for (struct list *n = f->items.next, *next; n != &f->items; n = next) {
+        next = n->next;
+        struct item *i = CONTAINER(n, struct item, node);
+        bool waits = i->request->flags & PULL_WAIT;
+        if (i->round <= f->round && !waits && f->destination == PULL_REPLICA) {
+            detach(p, f, i, -ENOENT);
+        } else if (!waits && f->destination == PULL_BUFFER) {
+            return false;
+        }
+    }
+    if (!wanted(f)) {
+        return false;
+    }
+    memset(f->avoid, 0, sizeof f->avoid);
+    if (promote(f)) {
+        fetch_begin(p, f);
+        return true;
+    }
+    unsigned shift = f->waits < 20 ? f->waits : 20;
+    int64_t ns = p->config.wait_min_ns << shift;
+    f->waits++;
+    p->counter[PULL_WAITS]++;
+    f->state = FETCH_PAUSE;
+    timers_set(&p->timers, &f->timer, p->mono + (ns < p->config.wait_max_ns ? ns : p->config.wait_max_ns));
+    return true;
+}
+
+void fetch_unlocated(struct puller *p, struct fetch *f, int status)
+{
+    bool nowhere = status == -ENOENT || status == -EBUSY;
+    if (nowhere && !f->worst && pause_fetch(p, f)) {
+        return;
+    }
+    fetch_stop(p, f, AFTER_END, nowhere && f->worst ? f->worst : status == -EBUSY ? -ENOENT : status);
+}
+
+/* ---- ends ---- */
+
+static void bury(struct puller *p, struct fetch *f)
+{
+    f->state = FETCH_ENDED;
+    timers_clear(&p->timers, &f->timer);
+    p->n_timers--;
+    table_remove(&p->fetches_by_id, &f->by_id);
+    if (f->destination == PULL_REPLICA) {
+        table_remove(&p->fetches_by_key, &f->by_key);
+    }
+    list_remove(&f->all);
+    list_push(&p->dead_fetches, &f->grave);
+}
+
+static void give_results(struct puller *p, struct fetch *f, int status)
+{
+    bool shared = false;
+    for (struct list *n = f->items.next, *next; n != &f->items; n = next) {
+        next = n->next;
+        struct item *i = CONTAINER(n, struct item, node);
+        if (i->round > f->round) {
+            continue;
+        }
+        f->record.shared = shared;
+        if (shared) {
+            f->record.moved = f->record.copied = 0;
+        }
+        shared = true;
+        list_remove(&i->node);
+        item_done(p, i, f, i->left ? i->left : status);
+    }
+}
+
+static void fetch_finish(struct puller *p, struct fetch *f, int status)
+{
+    fetch_phase(p, f, PULL_PREPARE);
+    if (status == 0) {
+        floor_set(p, f->key, f->record.version);
+    }
+    give_results(p, f, status);
+    if (list_empty(&f->items)) {
+        bury(p, f);
+        return;
+    }
+    f->round++;
+    f->stale = f->waits = f->rereads = 0;
+    f->worst = 0;
+    f->record = (struct pull_result){.member = PULL_MEMBER_NONE};
+    memset(f->avoid, 0, sizeof f->avoid);
+    fetch_begin(p, f);
+}
+
+static void drop_lease(struct puller *p, struct fetch *f)
+{
+    if (f->lease) {
+        lease_leave(p->leases, f->lease, f->served, p->mono);
+        f->lease = NULL;
+    }
+}
+
+void fetch_quiet(struct puller *p, struct fetch *f)
+{
+    if (f->n_reads > 0 || f->hashing || f->reserving) {
+        return;
+    }
+    if (f->reserved) {
+        f->reserved = false;
+        f->abort_token = f->target.name;
+        out_add(p, &f->abort, CMD_PULL_ABORT);
+    }
+    drop_lease(p, f);
+    if (f->after == AFTER_RETRY && wanted(f)) {
+        fetch_begin(p, f);
+    } else {
+        fetch_finish(p, f, f->after == AFTER_RETRY ? -ECANCELED : f->end);
+    }
+}
+
+void fetch_stop(struct puller *p, struct fetch *f, enum fetch_after after, int status)
+{
+    if (f->state == FETCH_ENDED) {
+        return;
+    }
+    bool ending = f->state == FETCH_QUIET && f->after == AFTER_END;
+    if (!ending) {
+        f->after = after;
+        f->end = status;
+    }
+    if (f->state == FETCH_QUIET) {
+        return; /* it goes on when it is quiet */
+    }
+    seek_leave(p, f);
+    rpc_forget_fetch(f);
+    flow_remove(p, f);
+    timers_clear(&p->timers, &f->timer);
+    read_cancel_all(p, f);
+    f->state = FETCH_QUIET;
+    fetch_phase(p, f, PULL_COMPLETE);
+    fetch_quiet(p, f);
+}
+
+/* The bytes are of no use, but the owner may have better ones. */
+void fetch_stale(struct puller *p, struct fetch *f)
+{
+    p->counter[PULL_STALE]++;
+    f->rereads = 0;
+    f->stale++;
+    f->record.stale = f->stale < 255 ? (uint8_t)f->stale : 255;
+    if (f->lease) {
+        lease_end(p->leases, f->lease);
+    }
+    bool more = f->stale <= p->config.stale_max;
+    fetch_stop(p, f, more ? AFTER_RETRY : AFTER_END, more ? 0 : BERTH_ENOTNOW);
+}
+
+void fetch_fault(struct puller *p, struct fetch *f, int worst)
+{
+    if (f->worst != BERTH_ECORRUPT) {
+        f->worst = worst;
+    }
+    p->counter[PULL_NEXT_SOURCE]++;
+    f->rereads = 0;
+    bit_set(f->avoid, f->lease->member);
+    fetch_stop(p, f, AFTER_RETRY, 0);
+}
+
+void fetch_timer(struct puller *p, struct fetch *f)
+{
+    if (f->state == FETCH_PAUSE) {
+        fetch_again(p, f);
+    } else if (f->state == FETCH_READ) {
+        read_timer(p, f);
+    }
+}
+
+/* ---- the local replica ---- */
+
+void fetch_reserved(struct puller *p, const struct pull_event *ev)
+{
+    struct fetch *f = fetch_find(p, ev->id);
+    if (!f || !f->reserving) {
+        return;
+    }
+    f->reserving = false;
+    f->reserved = ev->status == 0;
+    f->target = (struct pull_target){.kind = PULL_REPLICA, .name = ev->token};
+    if (f->state == FETCH_QUIET) {
+        fetch_quiet(p, f);
+    } else if (f->reserved) {
+        read_begin(p, f);
+    } else {
+        fetch_stop(p, f, AFTER_END, ev->status > 0 ? BERTH_KEPT : ev->status);
+    }
+}
+
+void fetch_accept(struct puller *p, struct fetch *f)
+{
+    if (version_compare(f->record.version, floor_get(p, f->key)) < 0) {
+        fetch_stale(p, f); /* a newer one was returned meanwhile */
+        return;
+    }
+    f->served = true;
+    if (f->destination == PULL_BUFFER) {
+        drop_lease(p, f);
+        fetch_finish(p, f, 0);
+        return;
+    }
+    fetch_phase(p, f, PULL_PUBLISH);
+    f->state = FETCH_SEAL;
+    out_add(p, &f->seal, CMD_PULL_SEAL);
+}
+
+void fetch_sealed(struct puller *p, const struct pull_event *ev)
+{
+    struct fetch *f = fetch_find(p, ev->id);
+    if (!f || f->state != FETCH_SEAL || !f->reserved) {
+        return;
+    }
+    f->reserved = false;
+    if (ev->status == 0 && version_compare(f->record.version, floor_get(p, f->key)) < 0) {
+        fetch_stale(p, f); /* a newer one was returned during the seal */
+        return;
+    }
+    drop_lease(p, f);
+    fetch_finish(p, f, ev->status > 0 ? BERTH_KEPT : ev->status);
+}

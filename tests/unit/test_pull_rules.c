@@ -1,0 +1,463 @@
+/* The puller: runs of PREFIX, WAIT, windows, renewals, recalls, ranges, versions, and peers that talk nonsense. */
+#include "store/berth.h"
+#include "tests/support/puller.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define MIB (1u << 20)
+
+static struct script *s;
+
+static int fresh(void **state)
+{
+    (void)state;
+    s = script_new();
+    s->config.read_bytes = MIB;
+    s->config.window_bytes = 3 * MIB;
+    s->config.source_window_bytes = 2 * MIB;
+    script_start(s);
+    return 0;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    script_free(s);
+    return 0;
+}
+
+static uint64_t take(enum pull_command_kind kind)
+{
+    return script_take(s, kind)->c.id;
+}
+
+static void expect_done(uint64_t id, int status)
+{
+    const struct kept *k = script_take(s, CMD_PULL_DONE);
+    assert_int_equal(k->c.id, id);
+    assert_int_equal(k->result[0].status, status);
+}
+
+static void answers(uint64_t rpc, const char *says, uint64_t version)
+{
+    struct pull_answer a[PULL_KEYS_MAX] = {0};
+    uint32_t n = (uint32_t)strlen(says);
+    for (uint32_t i = 0; i < n; i++) {
+        a[i].says = says[i] == 'F' ? HOME_FOUND : says[i] == 'A' ? HOME_ABSENT : HOME_SKIPPED;
+        a[i].n_locations = says[i] == 'F';
+        a[i].location[0] = (struct pull_location){3, {version, 1}};
+    }
+    script_event(s, &(struct pull_event){.kind = EV_PULL_ANSWER, .id = rpc, .answers = a, .n = n});
+}
+
+static void grant_terms(uint64_t rpc, const struct lease_terms *t)
+{
+    struct pull_grant g = {.terms = *t};
+    script_event(s, &(struct pull_event){.kind = EV_PULL_LEASED, .id = rpc, .grants = &g, .n = 1});
+}
+
+static uint64_t to_read(uint64_t id, const char *key, uint64_t size)
+{
+    script_pull(s, id, key, PULL_BUFFER, 0, 0);
+    script_found(s, take(CMD_PULL_ASK), 1, 3, 5);
+    script_grant(s, take(CMD_PULL_LEASE), 1, 5, size);
+    return take(CMD_PULL_READ);
+}
+
+static void finish(uint64_t read)
+{
+    script_status(s, EV_PULL_READ, read, 0);
+    script_hashed(s, take(CMD_PULL_HASH), SUM);
+}
+
+static void prefix_pulls_only_the_run(void **state)
+{
+    (void)state;
+    s->n_homes = 1;
+    script_pull(s, 1, "abcde", PULL_BUFFER, PULL_PREFIX, 0);
+    const struct kept *k = script_take(s, CMD_PULL_ASK);
+    assert_int_equal(k->c.n, 5);
+    assert_true(k->c.flags & ASK_PREFIX);
+    answers(k->c.id, "FFASS", 5);
+    k = script_take(s, CMD_PULL_LEASE);
+    assert_int_equal(k->c.n, 2);
+    assert_int_equal(script_count(s, CMD_PULL_ASK), 0);
+    script_grant(s, k->c.id, 2, 5, 10);
+    finish(take(CMD_PULL_READ));
+    finish(take(CMD_PULL_READ));
+    k = script_take(s, CMD_PULL_DONE);
+    assert_int_equal(k->c.run, 2);
+    for (int i = 0; i < 5; i++) {
+        assert_int_equal(k->result[i].status, i < 2 ? 0 : -ENOENT);
+    }
+}
+
+/* A home whose run ended early is asked again where another home knew better. */
+static void prefix_over_a_home_that_learns(void **state)
+{
+    (void)state;
+    script_pull(s, 1, "abc", PULL_BUFFER, PULL_PREFIX, 0);
+    answers(take(CMD_PULL_ASK), "FAS", 5);
+    const struct kept *k = script_take(s, CMD_PULL_ASK); /* b, at the second home; a's lease goes out meanwhile */
+    assert_int_equal(k->c.member, 2);
+    assert_int_equal(k->c.n, 1);
+    answers(k->c.id, "F", 5);
+    k = script_take(s, CMD_PULL_ASK); /* c, which the first home passed over */
+    assert_int_equal(k->c.member, 1);
+    assert_string_equal(k->key[0], "c");
+    answers(k->c.id, "F", 5);
+    for (int i = 0; i < 3; i++) {
+        script_grant(s, take(CMD_PULL_LEASE), 1, 5, 10);
+        finish(take(CMD_PULL_READ));
+    }
+    assert_int_equal(script_take(s, CMD_PULL_DONE)->c.run, 3);
+}
+
+static void wait_asks_again(void **state)
+{
+    (void)state;
+    s->n_homes = 1;
+    script_pull(s, 1, "k", PULL_REPLICA, PULL_WAIT, s->now.mono_after + 1000 * MS);
+    answers(take(CMD_PULL_ASK), "A", 0);
+    assert_int_equal(s->n_kept, 0);
+    script_pass(s, MS);
+    answers(take(CMD_PULL_ASK), "F", 5);
+    struct pull_grant g = {.status = -EBUSY}; /* it is being written */
+    script_event(s, &(struct pull_event){.kind = EV_PULL_LEASED, .id = take(CMD_PULL_LEASE), .grants = &g, .n = 1});
+    script_pass(s, MS);
+    assert_int_equal(s->n_kept, 0);
+    /* One that does not wait is told at once, and wakes nobody's pause for nothing. */
+    script_pull(s, 2, "k", PULL_REPLICA, 0, 0);
+    answers(take(CMD_PULL_ASK), "A", 0);
+    expect_done(2, -ENOENT);
+    script_pass(s, 4 * MS);
+    answers(take(CMD_PULL_ASK), "F", 5);
+    script_grant(s, take(CMD_PULL_LEASE), 1, 5, 10);
+    assert_int_equal(script_count(s, CMD_PULL_RESERVE), 1);
+    script_pull(s, 3, "q", PULL_BUFFER, PULL_WAIT, s->now.mono_after + 10 * MS);
+    answers(take(CMD_PULL_ASK), "A", 0);
+    script_pass(s, 10 * MS);
+    expect_done(3, -ETIMEDOUT);
+}
+
+static void windows_are_shared_fairly(void **state)
+{
+    (void)state;
+    uint64_t first = to_read(1, "k", 8 * MIB);
+    uint64_t second = take(CMD_PULL_READ);
+    assert_int_equal(script_count(s, CMD_PULL_READ), 0); /* the source's window */
+    script_pull(s, 2, "abcde", PULL_BUFFER, 0, 0);
+    const struct kept *k = script_take(s, CMD_PULL_ASK);
+    script_found(s, k->c.id, 5, 3, 5);
+    script_grant(s, take(CMD_PULL_LEASE), 5, 5, 4096);
+    assert_int_equal(script_count(s, CMD_PULL_READ), 0);
+    script_status(s, EV_PULL_READ, first, 0);
+    k = script_take(s, CMD_PULL_READ); /* the turn is the large one's, then the other request's, then .. */
+    bool large = k->c.length == MIB;
+    script_status(s, EV_PULL_READ, second, 0);
+    assert_true(script_count(s, CMD_PULL_READ) >= 1);
+    if (large) {
+        assert_int_equal(script_take(s, CMD_PULL_READ)->c.length, 4096);
+    }
+    struct pull_status st;
+    pull_status(s->p, &st);
+    assert_true(st.window_bytes <= 2 * MIB);
+    s->n_kept = 0;
+}
+
+static void long_transfers_renew(void **state)
+{
+    (void)state;
+    uint64_t read = to_read(1, "k", 8 * MIB);
+    take(CMD_PULL_READ);
+    script_pass(s, 2500 * MS);
+    const struct kept *k = script_take(s, CMD_PULL_RENEW);
+    assert_int_equal(k->c.member, 3);
+    uint64_t renew = k->c.id;
+    script_pass(s, 1500 * MS);
+    script_event(s, &(struct pull_event){.kind = EV_PULL_RENEWED, .id = renew, .ttl_ns = 5000 * MS});
+    script_pass(s, 1000 * MS);
+    script_status(s, EV_PULL_READ, read, 0);
+    assert_int_equal(script_count(s, CMD_PULL_READ), 1); /* it goes on: 2,500 + 5,000 is the end now */
+    assert_int_equal(script_count(s, CMD_PULL_CANCEL_READ), 0);
+    script_pass(s, 2000 * MS);
+    assert_int_equal(script_count(s, CMD_PULL_RENEW), 1);
+    script_pass(s, 2000 * MS); /* and without a reply it is over */
+    assert_int_equal(script_count(s, CMD_PULL_CANCEL_READ), 2);
+    assert_int_equal(script_count(s, CMD_PULL_DONE), 0);
+    s->n_kept = 0;
+}
+
+static void no_post_without_time(void **state)
+{
+    (void)state;
+    script_pull(s, 1, "k", PULL_BUFFER, 0, 0);
+    script_found(s, take(CMD_PULL_ASK), 1, 3, 5);
+    uint64_t lease = take(CMD_PULL_LEASE);
+    struct lease_terms t = script_terms(s, 5, 10 * MIB);
+    t.ttl_ns = 5 * MS; /* 1 MiB takes 11 ms by estimate */
+    grant_terms(lease, &t);
+    assert_int_equal(script_count(s, CMD_PULL_READ), 0);
+    uint64_t renew = take(CMD_PULL_RENEW);
+    script_event(s, &(struct pull_event){.kind = EV_PULL_RENEWED, .id = renew, .ttl_ns = 5000 * MS});
+    assert_int_equal(script_count(s, CMD_PULL_READ), 2);
+    s->n_kept = 0;
+}
+
+static void recall_and_release(void **state)
+{
+    (void)state;
+    uint64_t read = to_read(1, "k", 10), lease = 1;
+    script_event(s, &(struct pull_event){.kind = EV_PULL_RECALL, .member = 3, .leases = &lease, .n = 1});
+    finish(read);
+    expect_done(1, 0);
+    script_pull(s, 2, "q", PULL_BUFFER, 0, 0);
+    script_found(s, take(CMD_PULL_ASK), 1, 3, 5);
+    assert_int_equal(s->kept[0].c.kind, CMD_PULL_RELEASE); /* rides in front of the LEASE */
+    assert_int_equal(s->kept[1].c.kind, CMD_PULL_LEASE);
+    const struct kept *k = script_take(s, CMD_PULL_RELEASE);
+    assert_int_equal(k->c.n, 1);
+    assert_int_equal(k->release[0].lease, 1);
+    assert_int_equal(k->release[0].uses, 1);
+    script_grant(s, take(CMD_PULL_LEASE), 1, 5, 10);
+    finish(take(CMD_PULL_READ));
+    expect_done(2, 0);
+    script_pass(s, 1000 * MS); /* idle */
+    script_pass(s, 50 * MS);
+    assert_int_equal(script_take(s, CMD_PULL_RELEASE)->release[0].lease, 2);
+    struct pull_status st;
+    pull_status(s->p, &st);
+    assert_int_equal(st.leases.granted, st.leases.ended);
+}
+
+static void lost_connection(void **state)
+{
+    (void)state;
+    uint64_t read = to_read(1, "k", 10);
+    script_member(s, EV_PULL_DOWN, 3, 0);
+    script_member(s, EV_PULL_UP, 3, 7); /* the same incarnation: only the connection was lost */
+    script_status(s, EV_PULL_READ, read, 0);
+    assert_int_equal(script_count(s, CMD_PULL_HASH), 0);
+    script_found(s, take(CMD_PULL_ASK), 1, 3, 5);
+    script_grant(s, take(CMD_PULL_LEASE), 1, 5, 10);
+    finish(take(CMD_PULL_READ));
+    expect_done(1, 0);
+    /* Another incarnation says so itself. */
+    script_member(s, EV_PULL_UP, 3, 8);
+    script_pull(s, 2, "k", PULL_BUFFER, 0, 0);
+    assert_int_equal(script_count(s, CMD_PULL_ASK), 1);
+    s->n_kept = 0;
+}
+
+static void pull_ranges(uint64_t id, const struct pull_range *r, uint32_t n, uint32_t flags, uint32_t sample)
+{
+    struct pull_key k = {.key = {.data = "k", .size = 1}, .ranges = r, .n_ranges = n, .buffer = id, .room = 100};
+    script_request(s, &(struct pull_request){.id = id,
+                                             .keys = &k,
+                                             .n_keys = 1,
+                                             .destination = PULL_BUFFER,
+                                             .flags = flags,
+                                             .sample = sample,
+                                             .deadline = INT64_MAX});
+}
+
+static void ranges_and_segments(void **state)
+{
+    (void)state;
+    static const struct pull_range half[] = {{4096, 4096, 0}, {8192, 2000, 9000}}, odd[] = {{1, 2, 3}},
+                                   out[] = {{10000, 300, 0}}, turned[] = {{4096, 6096, 0}, {0, 4096, 7000}};
+    uint64_t sums[3] = {11, 22, 33}, wrong[2] = {22, 32};
+    pull_ranges(1, half, 2, PULL_VERIFY, 0);
+    script_found(s, take(CMD_PULL_ASK), 1, 3, 5);
+    struct lease_terms t = script_terms(s, 5, 10192);
+    t.sums = sums;
+    t.n_sums = 3;
+    t.segment_log2 = 12;
+    grant_terms(take(CMD_PULL_LEASE), &t);
+    const struct kept *k = script_take(s, CMD_PULL_READ);
+    assert_int_equal(k->c.offset, 4096 + 4096);
+    assert_int_equal(k->c.length, 4096);
+    script_status(s, EV_PULL_READ, k->c.id, 0);
+    k = script_take(s, CMD_PULL_READ);
+    assert_int_equal(k->c.target.at, 9000);
+    script_status(s, EV_PULL_READ, k->c.id, 0);
+    k = script_take(s, CMD_PULL_HASH);
+    assert_int_equal(k->c.n, 2);
+    assert_int_equal(k->part[1].at, 9000);
+    assert_true(k->part[0].last && k->part[1].last);
+    uint64_t hash = k->c.id;
+    script_event(s, &(struct pull_event){.kind = EV_PULL_HASHED, .id = hash, .sums = wrong, .n = 2});
+    assert_int_equal(script_count(s, CMD_PULL_STATE), 1);
+    s->n_kept = 0;
+    pull_ranges(2, odd, 1, PULL_VERIFY, 0);
+    expect_done(2, -EOPNOTSUPP);
+    pull_ranges(3, odd, 1, 0, 1); /* a sample that can't be */
+    script_status(s, EV_PULL_READ, take(CMD_PULL_READ), 0);
+    expect_done(3, 0);
+    pull_ranges(4, out, 1, 0, 0);
+    expect_done(4, -ERANGE);
+    pull_ranges(5, NULL, 0, 0, 0);
+    k = script_take(s, CMD_PULL_DONE);
+    assert_int_equal(k->result[0].status, -ENOSPC);
+    assert_int_equal(k->result[0].size, 10192);
+    pull_ranges(6, turned, 2, PULL_VERIFY, 0);
+    assert_int_equal(script_count(s, CMD_PULL_READ), 2);
+    s->n_kept = 0;
+}
+
+static void lease_only_needs_a_transport_that_proves(void **state)
+{
+    (void)state;
+    script_event(s, &(struct pull_event){.kind = EV_PULL_UP, .member = 3, .incarnation = 7, .proven = false});
+    static const struct pull_range all[] = {{0, 10, 0}}, part[] = {{0, 5, 0}};
+    pull_ranges(1, all, 1, 0, 0);
+    script_found(s, take(CMD_PULL_ASK), 1, 3, 5);
+    script_grant(s, take(CMD_PULL_LEASE), 1, 5, 10);
+    finish(take(CMD_PULL_READ));
+    expect_done(1, 0);
+    pull_ranges(2, part, 1, 0, 0);
+    expect_done(2, -EOPNOTSUPP);
+    script_event(s, &(struct pull_event){.kind = EV_PULL_UP, .member = 3, .incarnation = 7, .proven = true});
+    pull_ranges(3, all, 1, 0, 0);
+    script_status(s, EV_PULL_READ, take(CMD_PULL_READ), 0);
+    expect_done(3, 0);
+}
+
+static void pull_replaceable(uint64_t id, uint32_t flags)
+{
+    struct pull_key k = {.key = {.data = "r", .size = 1}, .flags = PULL_REPLACEABLE, .buffer = id, .room = 100};
+    script_request(
+        s, &(struct pull_request){
+               .id = id, .keys = &k, .n_keys = 1, .destination = PULL_BUFFER, .flags = flags, .deadline = INT64_MAX});
+}
+
+static void never_below_a_version_returned(void **state)
+{
+    (void)state;
+    s->n_homes = 1;
+    pull_replaceable(1, 0);
+    script_found(s, take(CMD_PULL_ASK), 1, 3, 5);
+    script_grant(s, take(CMD_PULL_LEASE), 1, 5, 10);
+    script_status(s, EV_PULL_READ, take(CMD_PULL_READ), 0);
+    expect_done(1, 0);
+    pull_replaceable(2, PULL_FRESH); /* not by the lease, which is good */
+    const struct kept *k = script_take(s, CMD_PULL_ASK);
+    assert_true(k->c.flags & ASK_FRESH);
+    script_found(s, k->c.id, 1, 2, 9);
+    script_grant(s, take(CMD_PULL_LEASE), 1, 8, 10); /* older than the home knows */
+    expect_done(2, BERTH_ENOTNOW);
+    pull_replaceable(3, PULL_FRESH);
+    script_found(s, take(CMD_PULL_ASK), 1, 2, 9);
+    script_grant(s, take(CMD_PULL_LEASE), 1, 9, 10);
+    script_status(s, EV_PULL_READ, take(CMD_PULL_READ), 0);
+    expect_done(3, 0);
+    script_event(s, &(struct pull_event){.kind = EV_PULL_DOWN, .member = 2});
+    pull_replaceable(4, 0); /* the old lease is no good any more, nor an old location */
+    script_found(s, take(CMD_PULL_ASK), 1, 3, 5);
+    expect_done(4, BERTH_ENOTNOW);
+    script_pass(s, 60000 * MS);
+    s->n_kept = 0;
+    pull_replaceable(5, 0);
+    script_found(s, take(CMD_PULL_ASK), 1, 3, 5);
+    assert_int_equal(script_count(s, CMD_PULL_LEASE), 1);
+    s->n_kept = 0;
+}
+
+static void lineage_must_match(void **state)
+{
+    (void)state;
+    struct pull_key k = {.key = {.data = "k", .size = 1}};
+    struct pull_request r = {
+        .id = 1, .keys = &k, .n_keys = 1, .destination = PULL_REPLICA, .lineage = 78, .deadline = INT64_MAX};
+    script_request(s, &r);
+    script_pull(s, 2, "k", PULL_REPLICA, 0, 0);
+    script_found(s, take(CMD_PULL_ASK), 1, 3, 5);
+    script_grant(s, take(CMD_PULL_LEASE), 1, 5, 10);
+    expect_done(1, BERTH_ELINEAGE);
+    assert_int_equal(script_count(s, CMD_PULL_RESERVE), 1);
+    r.id = 3;
+    script_request(s, &r);
+    expect_done(3, BERTH_ELINEAGE);
+    s->n_kept = 0;
+}
+
+static void nonsense_of_peers(void **state)
+{
+    (void)state;
+    static const uint16_t far[] = {9999};
+    script_pull(s, 1, "k", PULL_BUFFER, 0, 0);
+    uint64_t ask = take(CMD_PULL_ASK);
+    struct pull_answer a[2] = {{.says = (enum home_says)77}, {.says = HOME_FOUND}};
+    script_event(s, &(struct pull_event){.kind = EV_PULL_LEASED, .id = ask, .n = 1}); /* another kind: passed over */
+    script_event(s, &(struct pull_event){.kind = EV_PULL_ANSWER, .id = ask, .answers = a, .n = 1});
+    ask = take(CMD_PULL_ASK); /* the second home */
+    script_event(s, &(struct pull_event){.kind = EV_PULL_ANSWER, .id = ask, .answers = a, .n = 2});
+    expect_done(1, BERTH_EUNSURE);
+    script_pull(s, 2, "k", PULL_BUFFER, 0, 0);
+    script_says(s, take(CMD_PULL_ASK), HOME_LEARNING, far, 1);
+    script_found(s, take(CMD_PULL_ASK), 1, 8888, 5);
+    expect_done(2, -ENOENT);
+    script_pull(s, 3, "k", PULL_BUFFER, 0, 0);
+    script_says(s, take(CMD_PULL_ASK), HOME_SKIPPED, NULL, 0); /* nobody asked for a run */
+    script_found(s, take(CMD_PULL_ASK), 1, 3, 5);
+    struct lease_terms t = script_terms(s, 5, 10);
+    t.ttl_ns = INT64_MAX;
+    grant_terms(take(CMD_PULL_LEASE), &t);
+    expect_done(3, BERTH_EUNSURE);
+    script_event(s, &(struct pull_event){.kind = EV_PULL_UP, .member = 5000});
+    script_event(s, &(struct pull_event){.kind = EV_PULL_RECALL, .member = 4, .n = 3});
+    struct pull_status st;
+    pull_status(s->p, &st);
+    assert_true(st.counter[PULL_BAD_ANSWERS] >= 4);
+}
+
+static void bad_and_surplus_requests(void **state)
+{
+    (void)state;
+    struct pull_request r = {.id = 1, .n_keys = 0, .deadline = INT64_MAX};
+    script_request(s, &r);
+    expect_done(1, -EINVAL);
+    struct pull_key k = {.key = {.data = "k", .size = KEY_MAX + 1}};
+    r = (struct pull_request){.id = 2, .keys = &k, .n_keys = 1, .deadline = INT64_MAX};
+    script_request(s, &r);
+    expect_done(2, -EINVAL);
+    for (uint64_t id = 10; id < 74; id++) {
+        script_pull(s, id, "k", PULL_REPLICA, 0, 0);
+    }
+    script_pull(s, 74, "k", PULL_REPLICA, 0, 0);
+    expect_done(74, -EAGAIN);
+    script_pull(s, 10, "k", PULL_REPLICA, 0, 0); /* an id in use */
+    assert_int_equal(script_count(s, CMD_PULL_DONE), 0);
+    assert_int_equal(script_count(s, CMD_PULL_ASK), 1);
+    script_event(s, &(struct pull_event){.kind = EV_PULL_STOP});
+    assert_int_equal(script_count(s, CMD_PULL_DONE), 64);
+    s->n_kept = 0;
+}
+
+int main(void)
+{
+#define CASE(name) cmocka_unit_test_setup_teardown(name, fresh, end)
+    const struct CMUnitTest tests[] = {
+        CASE(prefix_pulls_only_the_run),
+        CASE(prefix_over_a_home_that_learns),
+        CASE(wait_asks_again),
+        CASE(windows_are_shared_fairly),
+        CASE(long_transfers_renew),
+        CASE(no_post_without_time),
+        CASE(recall_and_release),
+        CASE(lost_connection),
+        CASE(ranges_and_segments),
+        CASE(lease_only_needs_a_transport_that_proves),
+        CASE(never_below_a_version_returned),
+        CASE(lineage_must_match),
+        CASE(nonsense_of_peers),
+        CASE(bad_and_surplus_requests),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
