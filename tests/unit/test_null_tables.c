@@ -1,6 +1,6 @@
 /* test_null_tables.c: no table of a back end has a NULL pointer, and what a null table does is refuse. */
 #include "index/lmdb.h"
-#include "replication/transport.h"
+#include "replication/tcp.h"
 #include "store/evict.h"
 #include "store/memkind.h"
 
@@ -30,6 +30,7 @@ static void no_null(void **unused)
     whole("null_memkind", &null_memkind, sizeof null_memkind);
     whole("host_memkind", &host_memkind, sizeof host_memkind);
     whole("null_transport", &null_transport, sizeof null_transport);
+    whole("tcp_transport", &tcp_transport, sizeof tcp_transport);
     whole("evict_lru", &evict_lru, sizeof evict_lru);
     whole("lmdb_ops", &lmdb_ops, sizeof lmdb_ops);
 }
@@ -55,19 +56,31 @@ static void null_memory_refuses(void **unused)
 static void null_transport_refuses(void **unused)
 {
     (void)unused;
-    void *ctx = NULL, *connection;
-    char why[100] = "";
-    uint32_t key;
-    struct transfer t = {0}, *done;
-    assert_int_equal(null_transport.open(&ctx, "peer:1", why, sizeof why), -EOPNOTSUPP);
+    void *ctx = NULL;
+    struct connection *c;
+    struct transport_config config = {.listen = "peer:1"};
+    struct transport_events events = {0};
+    struct transport_stats stats;
+    struct transfer t = {0};
+    char why[100] = "", text[8];
+    assert_int_equal(null_transport.resolve("peer:1", text, sizeof text, why, sizeof why), -EOPNOTSUPP);
+    assert_int_equal(null_transport.open(&ctx, &config, &events, NULL, why, sizeof why), -EOPNOTSUPP);
     assert_non_null(strstr(why, "'peer:1'"));
-    assert_int_equal(null_transport.connect(ctx, "peer:1", &connection), -EOPNOTSUPP);
-    assert_int_equal(null_transport.expose(ctx, NULL, 0, &key), -EOPNOTSUPP);
+    assert_int_equal(null_transport.address(ctx, text, sizeof text), -EOPNOTSUPP);
+    assert_int_equal(null_transport.descriptor(ctx), -EOPNOTSUPP);
+    assert_int_equal(null_transport.turn(ctx), -EOPNOTSUPP);
+    assert_int_equal(null_transport.connect(ctx, "peer:2", NULL, &c, why, sizeof why), -EOPNOTSUPP);
+    assert_non_null(strstr(why, "'peer:2'"));
+    assert_int_equal(null_transport.expose(ctx, -1, NULL, 0), -EOPNOTSUPP);
     assert_int_equal(null_transport.read(ctx, NULL, &t), -EOPNOTSUPP);
+    assert_int_equal(null_transport.cancel(ctx, &t), -EOPNOTSUPP);
     assert_int_equal(t.state, TRANSFER_IDLE);
     assert_int_equal(null_transport.send(ctx, NULL, why, 1), -EOPNOTSUPP);
-    assert_int_equal(null_transport.poll(ctx, &done, 1), -EOPNOTSUPP);
+    assert_int_equal(null_transport.stop(ctx, NULL, 1, -EIO), -EOPNOTSUPP);
     assert_int_equal(null_transport.fence(ctx, NULL), -EOPNOTSUPP);
+    null_transport.flush(ctx);
+    null_transport.stats(ctx, &stats);
+    assert_int_equal(stats.posted, 0);
     null_transport.disconnect(ctx, NULL);
     null_transport.close(ctx);
 }

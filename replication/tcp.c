@@ -1,0 +1,421 @@
+/* tcp.c: the context of the TCP transport: its descriptor, its turn, its timer. */
+#include "replication/tcp_internal.h"
+
+#include "store/fd.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/timerfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#define EVENTS_MAX 64
+#define ROUNDS_MAX 4
+#define SECOND 1000000000LL
+#define WINDOW_MIN (64u << 10)
+#define CHUNK_MIN (4u << 10)
+
+int64_t tcp_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * SECOND + t.tv_nsec;
+}
+
+void tcp_enter(struct tcp *ctx)
+{
+    ctx->depth++;
+}
+
+void tcp_leave(struct tcp *ctx)
+{
+    if (--ctx->depth == 0) {
+        tcp_bury(ctx);
+    }
+}
+
+void tcp_due(struct tcp *ctx, int64_t due)
+{
+    if (due >= ctx->timer_at) {
+        return;
+    }
+    /* A time of 0 would turn the timer off. */
+    int64_t at = due > 1 ? due : 1;
+    struct itimerspec when = {.it_value = {.tv_sec = at / SECOND, .tv_nsec = at % SECOND}};
+    if (timerfd_settime(ctx->timer_fd, TFD_TIMER_ABSTIME, &when, NULL) == 0) {
+        ctx->timer_at = due;
+    }
+}
+
+void tcp_arm(struct tcp_lane *lane, uint32_t events)
+{
+    struct epoll_event e = {.events = events, .data.ptr = &lane->source};
+    if (lane->fd >= 0 && lane->armed != events && epoll_ctl(lane->ctx->epoll_fd, EPOLL_CTL_MOD, lane->fd, &e) == 0) {
+        lane->armed = events;
+    }
+}
+
+void tcp_dirty(struct tcp_lane *lane)
+{
+    struct tcp *ctx = lane->ctx;
+    if (lane->dirty || lane->fd < 0) {
+        return;
+    }
+    lane->dirty = true;
+    TAILQ_INSERT_TAIL(&ctx->dirty, lane, dirty_link);
+    uint64_t one = 1;
+    if (!ctx->in_turn && !ctx->kicked && write(ctx->kick_fd, &one, sizeof one) == (ssize_t)sizeof one) {
+        ctx->kicked = true;
+    }
+}
+
+static size_t send_dirty(struct tcp *ctx)
+{
+    size_t sent = 0;
+    struct tcp_lane *lane;
+    while ((lane = TAILQ_FIRST(&ctx->dirty))) {
+        TAILQ_REMOVE(&ctx->dirty, lane, dirty_link);
+        lane->dirty = false;
+        /* A full socket says itself when it has room. */
+        if (!(lane->armed & EPOLLOUT)) {
+            sent += tcp_transmit(lane, LANE_QUOTA);
+        }
+    }
+    return sent;
+}
+
+/* ---- opening ---- */
+
+static void defaults(struct transport_config *c)
+{
+    c->window = c->window ? c->window : 32u << 20;
+    c->source_window = c->source_window ? c->source_window : 8u << 20;
+    c->chunk = c->chunk ? c->chunk : 256u << 10;
+    c->small = c->small ? c->small : 16u << 10;
+    c->sendfile_min = c->sendfile_min ? c->sendfile_min : 32u << 10;
+    c->sendfile_max = c->sendfile_max ? c->sendfile_max : 256u << 10;
+    c->sendfile_queue = c->sendfile_queue ? c->sendfile_queue : 4;
+    c->message_queue = c->message_queue ? c->message_queue : 1u << 20;
+    c->turn_bytes = c->turn_bytes ? c->turn_bytes : 1u << 20;
+    c->connections = c->connections ? c->connections : 1024;
+    c->unfinished = c->unfinished ? c->unfinished : 64;
+    c->connect_timeout_ns = c->connect_timeout_ns ? c->connect_timeout_ns : 3 * SECOND;
+    c->silence_ns = c->silence_ns ? c->silence_ns : 5 * SECOND;
+}
+
+static const char *config_fault(const struct transport_config *c)
+{
+    if (c->window < WINDOW_MIN || c->source_window < WINDOW_MIN) {
+        return "the window is smaller than 64 KiB";
+    }
+    if (c->chunk < CHUNK_MIN || c->chunk > FRAME_DATA_MAX) {
+        return "the chunk size is not 4 KiB to 4 MiB";
+    }
+    if (c->small > SMALL_MAX) {
+        return "small transfers are of at most 32 KiB";
+    }
+    return c->connect_timeout_ns < 0 || c->silence_ns < 0 ? "a time-out is negative" : NULL;
+}
+
+static int watch(struct tcp *ctx, int fd, enum source_kind *source)
+{
+    struct epoll_event e = {.events = EPOLLIN, .data.ptr = source};
+    return epoll_ctl(ctx->epoll_fd, EPOLL_CTL_ADD, fd, &e) == 0 ? 0 : -errno;
+}
+
+static int make_descriptors(struct tcp *ctx)
+{
+    ctx->epoll_fd = fd_above_stdio(epoll_create1(EPOLL_CLOEXEC));
+    ctx->timer_fd =
+        ctx->epoll_fd < 0 ? -1 : fd_above_stdio(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
+    ctx->kick_fd = ctx->timer_fd < 0 ? -1 : fd_above_stdio(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+    if (ctx->kick_fd < 0) {
+        return -errno;
+    }
+    int e = watch(ctx, ctx->timer_fd, &ctx->timer);
+    return e < 0 ? e : watch(ctx, ctx->kick_fd, &ctx->kick);
+}
+
+static void free_context(struct tcp *ctx)
+{
+    const int fds[] = {ctx->listen_fd, ctx->kick_fd, ctx->timer_fd, ctx->epoll_fd};
+    for (size_t i = 0; i < sizeof fds / sizeof *fds; i++) {
+        if (fds[i] >= 0) {
+            close(fds[i]);
+        }
+    }
+    free(ctx);
+}
+
+static void init(struct tcp *ctx, const struct transport_config *config, const struct transport_events *events,
+                 void *env)
+{
+    ctx->config = *config;
+    ctx->events = *events;
+    ctx->env = env;
+    ctx->epoll_fd = ctx->timer_fd = ctx->kick_fd = ctx->listen_fd = ctx->pool_fd = -1;
+    ctx->listener = SOURCE_LISTENER;
+    ctx->timer = SOURCE_TIMER;
+    ctx->kick = SOURCE_KICK;
+    ctx->timer_at = INT64_MAX;
+    TAILQ_INIT(&ctx->strangers);
+    TAILQ_INIT(&ctx->dirty);
+    TAILQ_INIT(&ctx->dead_lanes);
+    TAILQ_INIT(&ctx->connections);
+    TAILQ_INIT(&ctx->wanting);
+    TAILQ_INIT(&ctx->dead);
+}
+
+static int tcp_open(void **out, const struct transport_config *config, const struct transport_events *events, void *env,
+                    char *why, size_t why_size)
+{
+    struct transport_config c = *config;
+    defaults(&c);
+    const char *bad = config_fault(&c);
+    if (bad) {
+        snprintf(why, why_size, "%s", bad);
+        return -EINVAL;
+    }
+    struct tcp *ctx = calloc(1, sizeof *ctx);
+    if (!ctx) {
+        snprintf(why, why_size, "no memory for the TCP transport");
+        return -ENOMEM;
+    }
+    init(ctx, &c, events, env);
+    int e = make_descriptors(ctx);
+    if (e < 0) {
+        snprintf(why, why_size, "cannot make the descriptors of the TCP transport: %s", strerror(-e));
+    } else if (c.listen) {
+        e = tcp_listen(ctx, why, why_size);
+        e = e < 0 ? e : watch(ctx, ctx->listen_fd, &ctx->listener);
+    }
+    ctx->config.listen = NULL; /* the caller's string */
+    if (e < 0) {
+        free_context(ctx);
+        return e;
+    }
+    *out = ctx;
+    return 0;
+}
+
+static void tcp_close(void *arg)
+{
+    struct tcp *ctx = arg;
+    struct tcp_connection *c;
+    struct tcp_lane *lane;
+    tcp_enter(ctx);
+    while ((c = TAILQ_FIRST(&ctx->connections))) {
+        tcp_end(c, -ECONNRESET, "closed by this side", false);
+    }
+    while ((lane = TAILQ_FIRST(&ctx->strangers))) {
+        tcp_lane_close(lane);
+    }
+    tcp_leave(ctx);
+    free_context(ctx);
+}
+
+static int tcp_own_address(void *arg, char *text, size_t size)
+{
+    struct tcp *ctx = arg;
+    if (ctx->listen_fd < 0) {
+        return 0;
+    }
+    int port = ntohs(ctx->listen.any.sa_family == AF_INET ? ctx->listen.v4.sin_port : ctx->listen.v6.sin6_port);
+    if (size < 1) {
+        return -ENOSPC;
+    }
+    if (tcp_address_is_any(&ctx->listen)) {
+        *text = '\0';
+        return port;
+    }
+    int e = tcp_address_print(&ctx->listen, text, size);
+    return e < 0 ? e : port;
+}
+
+static int tcp_descriptor(void *arg)
+{
+    return ((struct tcp *)arg)->epoll_fd;
+}
+
+/* ---- turning ---- */
+
+static void unkick(struct tcp *ctx)
+{
+    uint64_t n;
+    if (ctx->kicked && read(ctx->kick_fd, &n, sizeof n) == (ssize_t)sizeof n) {
+        ctx->kicked = false;
+    }
+}
+
+static void timer_fired(struct tcp *ctx)
+{
+    uint64_t n;
+    if (read(ctx->timer_fd, &n, sizeof n) == (ssize_t)sizeof n) {
+        ctx->timer_at = INT64_MAX;
+        tcp_overdue(ctx, tcp_now());
+    }
+}
+
+static size_t on_lane(struct tcp_lane *lane, uint32_t events)
+{
+    size_t moved = 0;
+    if (lane->fd < 0) {
+        return 0; /* an event before it, in the same round, has ended it */
+    }
+    if (lane->stage != LANE_OPEN) {
+        tcp_lane_made(lane, events);
+        return 0;
+    }
+    if (events & ~(uint32_t)EPOLLOUT) {
+        moved += tcp_receive(lane, LANE_QUOTA);
+    }
+    if ((events & EPOLLOUT) && lane->fd >= 0) {
+        moved += tcp_transmit(lane, LANE_QUOTA);
+    }
+    return moved;
+}
+
+static size_t on_event(struct tcp *ctx, enum source_kind *source, uint32_t events)
+{
+    switch (*source) {
+    case SOURCE_LISTENER:
+        tcp_accept(ctx);
+        return 0;
+    case SOURCE_TIMER:
+        timer_fired(ctx);
+        return 0;
+    case SOURCE_KICK:
+        unkick(ctx);
+        return 0;
+    case SOURCE_LANE:
+        break;
+    }
+    return on_lane((struct tcp_lane *)((char *)source - offsetof(struct tcp_lane, source)), events);
+}
+
+static bool is_bulk(const enum source_kind *source)
+{
+    return *source == SOURCE_LANE &&
+           ((const struct tcp_lane *)((const char *)source - offsetof(struct tcp_lane, source)))->kind == LANE_BULK;
+}
+
+/* Control lanes go first: a small transfer waits for at most one quota of bulk. */
+static size_t one_round(struct tcp *ctx, const struct epoll_event *event, int n)
+{
+    size_t moved = 0;
+    for (int bulk = 0; bulk < 2; bulk++) {
+        for (int i = 0; i < n; i++) {
+            if (is_bulk(event[i].data.ptr) == bulk) {
+                moved += on_event(ctx, event[i].data.ptr, event[i].events);
+            }
+        }
+    }
+    tcp_grant(ctx);
+    return moved + send_dirty(ctx);
+}
+
+static int tcp_turn(void *arg)
+{
+    struct tcp *ctx = arg;
+    struct epoll_event event[EVENTS_MAX];
+    size_t moved = 0;
+    int n = 0, result = 1;
+    tcp_enter(ctx);
+    ctx->in_turn = true;
+    for (int round = 0; round < ROUNDS_MAX && moved < ctx->config.turn_bytes; round++) {
+        n = epoll_wait(ctx->epoll_fd, event, EVENTS_MAX, 0);
+        if (n <= 0) {
+            result = n == 0 || errno == EINTR ? 0 : -errno;
+            break;
+        }
+        moved += one_round(ctx, event, n);
+    }
+    ctx->in_turn = false;
+    tcp_leave(ctx);
+    return result;
+}
+
+static void tcp_flush(void *arg)
+{
+    struct tcp *ctx = arg;
+    if (ctx->in_turn) {
+        return;
+    }
+    tcp_enter(ctx);
+    send_dirty(ctx);
+    unkick(ctx);
+    tcp_leave(ctx);
+}
+
+/* ---- the rest of the table ---- */
+
+static int tcp_resolve(const char *address, char *digits, size_t size, char *why, size_t why_size)
+{
+    union tcp_address a;
+    int e = tcp_address_parse(address, TCP_USE_PEER, &a, why, why_size);
+    if (e == 0 && (e = tcp_address_print(&a, digits, size)) < 0) {
+        snprintf(why, why_size, "no room for the address of '%s'", address);
+    }
+    return e;
+}
+
+static void tcp_disconnect(void *arg, struct connection *c)
+{
+    struct tcp *ctx = arg;
+    tcp_enter(ctx);
+    tcp_end((struct tcp_connection *)c, -ECONNRESET, "closed by this side", false);
+    tcp_leave(ctx);
+}
+
+/* Resetting throws our own queue away, but pages that sendfile passed on may lie in the peer's socket on this machine, or in
+ * a NIC's ring: only the leases' end is proof (rule 23). */
+static int tcp_fence(void *arg, struct connection *c)
+{
+    tcp_disconnect(arg, c);
+    return -EAGAIN;
+}
+
+static int tcp_expose(void *arg, int fd, const void *base, uint64_t bytes)
+{
+    struct tcp *ctx = arg;
+    if (ctx->pool) {
+        return -EBUSY;
+    }
+    ctx->pool_fd = fd;
+    ctx->pool = base;
+    ctx->pool_bytes = bytes;
+    return 0;
+}
+
+static void tcp_stats(void *arg, struct transport_stats *out)
+{
+    struct tcp *ctx = arg;
+    struct tcp_connection *c;
+    struct transfer *t;
+    *out = ctx->stats;
+    out->connections = out->waiting = out->serving = 0;
+    out->in_flight = ctx->in_flight;
+    TAILQ_FOREACH(c, &ctx->connections, link)
+    {
+        out->connections += c->state == PAIR_OPEN;
+        out->serving += c->serve_count;
+        TAILQ_FOREACH(t, &c->small, own.link)
+        {
+            out->waiting++;
+        }
+        TAILQ_FOREACH(t, &c->bulk, own.link)
+        {
+            out->waiting++;
+        }
+    }
+}
+
+const struct transport tcp_transport = {
+    "tcp",    tcp_resolve, tcp_open,    tcp_close,      tcp_own_address, tcp_descriptor,
+    tcp_turn, tcp_flush,   tcp_connect, tcp_disconnect, tcp_fence,       tcp_expose,
+    tcp_send, tcp_read,    tcp_cancel,  tcp_stop,       tcp_stats,
+};
