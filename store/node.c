@@ -51,6 +51,14 @@ const char *const node_counter_names[NODE_COUNTERS] = {
     [NODE_SESSIONS_DEAD] = "sessions_ended",
     [NODE_RECOVERED] = "recovered",
     [NODE_RECOVERED_DROPPED] = "recovered_dropped",
+    [NODE_LEASES] = "leases_given",
+    [NODE_LEASE_REFUSED] = "leases_refused",
+    [NODE_LEASE_RENEWALS] = "lease_renewals",
+    [NODE_LEASE_RELEASES] = "lease_releases",
+    [NODE_LEASE_EXPIRED] = "leases_expired",
+    [NODE_LEASE_RECALLS] = "lease_recalls",
+    [NODE_LEASE_USES] = "lease_uses",
+    [NODE_SERVES] = "serves",
 };
 
 const char *const node_phase_names[PHASES] = {"queue", "space", "decide", "batch", "commit", "publish", "total"};
@@ -226,6 +234,7 @@ static int create_parts(struct node *n)
     if (e == 0 && (!side_arrays(n) || !work_init(n) || !pending_init(&n->pending))) {
         e = -ENOMEM;
     }
+    e = e ? e : leases_init(n);
     if (e == 0 && !(n->evict = n->policy->create(n->max_headers))) {
         e = -ENOMEM;
     }
@@ -246,7 +255,7 @@ int node_create(struct node **out, const struct node_config *config)
     n->policy = policy;
     n->max_headers = config->super->max_headers;
     struct slot_list empty = {SLOT_NONE, SLOT_NONE, 0};
-    n->fresh = n->waiting = n->orphan.drafts = empty;
+    n->fresh = n->waiting = n->leased = n->orphan.drafts = empty;
     n->waiters_end = &n->waiters;
     n->next_ns = 1;
     int e = create_parts(n);
@@ -278,6 +287,7 @@ void node_destroy(struct node *n)
     }
     work_free(n);
     pending_free(&n->pending);
+    leases_free(n);
     if (n->next) {
         munmap(n->next, n->side_bytes);
     }
@@ -355,6 +365,7 @@ static void housekeeping(struct node *n)
 {
     session_timers(n);
     expiry_run(n);
+    horizon_turn(n);
     window_settle(n);
     evict_watermark(n);
     waiters_run(n);
@@ -367,6 +378,12 @@ static void stop_turn(struct node *n)
         n->stopped = true;
         command_add(n, CMD_STOPPED, 0);
     }
+}
+
+/* What comes by the hundred thousand a second: an EV_TURN follows, which does the rest. */
+static bool frequent(enum node_event_kind kind)
+{
+    return kind == EV_REQUEST || kind == EV_TOUCH || kind == EV_ADOPT || kind >= EV_LEASE;
 }
 
 void node_event(struct node *n, const struct node_event *ev, struct node_now now)
@@ -408,9 +425,18 @@ void node_event(struct node *n, const struct node_event *ev, struct node_now now
         break;
     case EV_STOP:
         n->stopping = true;
+        horizon_stop(n);
+        break;
+    case EV_LEASE:
+    case EV_RENEW:
+    case EV_RELEASE:
+    case EV_PEER_GONE:
+    case EV_SERVE_BEGIN:
+    case EV_SERVE_END:
+        lease_event(n, ev->kind, ev->lease);
         break;
     }
-    if (ev->kind != EV_REQUEST && ev->kind != EV_TOUCH && ev->kind != EV_ADOPT) {
+    if (!frequent(ev->kind)) {
         housekeeping(n);
     }
     stop_turn(n);
@@ -452,6 +478,12 @@ int64_t node_timer(const struct node *n)
     if (n->n_expiries) {
         t = earlier(t, n->now.mono + (n->expiries[0].boot - n->now.boot));
     }
+    if (n->lease.n_heap) {
+        t = earlier(t, n->now.mono + (leases_end(n) - n->now.raw));
+    }
+    if (n->lease.closed_until) {
+        t = earlier(t, n->now.mono + (n->lease.closed_until - n->now.boot));
+    }
     return t;
 }
 
@@ -474,9 +506,14 @@ void node_status(const struct node *n, struct node_status *out)
     out->drafts = n->drafts;
     out->draft_bytes = n->draft_bytes;
     out->grants = n->grants;
-    out->retired = n->fresh.count + (uint64_t)n->waiting.count;
+    out->retired = n->fresh.count + (uint64_t)n->waiting.count + n->leased.count;
     out->retired_bytes = n->retired_bytes;
     out->held = n->held;
+    out->leases = n->lease.count;
+    out->leased_bytes = n->lease.bytes;
+    out->leased_idle_bytes = n->lease.idle_bytes + n->lease.asked_bytes;
+    out->serves = n->lease.serves;
+    out->closed_ns = n->lease.closed_until ? n->lease.closed_until - n->now.boot : 0;
     for (uint32_t i = 0; i < n->n_sessions; i++) {
         out->sessions += !n->session[i]->dead;
     }

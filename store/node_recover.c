@@ -258,6 +258,7 @@ static void sort_out_slots(struct node *n)
 {
     uint64_t cursor = 0;
     for (uint32_t slot; (slot = slabs_next(n->slabs, &cursor)) != SLOT_NONE;) {
+        n->mark[slot] |= MARK_OLD;
         if (n->mark[slot] & MARK_SEEN) {
             continue;
         }
@@ -344,6 +345,7 @@ int recover(struct node *n)
         if (dropped) {
             node_log(n, 1, "%u slab directory entries contradicted each other and were dropped", dropped);
         }
+        horizon_recover(n);
         e = n->c.index->sessions(n->c.ix, each_session, n);
         e = e < 0 ? e : fit_together(&rec);
     }

@@ -373,5 +373,8 @@ void work_committed(struct node *n, struct batch *batch, int32_t status)
     }
     batch_clear(w->batch);
     w->n_effects = w->n_members = w->puts = 0;
+    int64_t horizon = w->horizon;
+    w->horizon = 0;
+    horizon_committed(n, horizon, status);
     session_unstall(n);
 }

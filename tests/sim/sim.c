@@ -156,7 +156,8 @@ int sim_open(struct sim *s, uint64_t seed, enum mutation mutation)
     memset(s, 0, sizeof *s);
     s->seed = s->random = seed;
     s->mutation = mutation;
-    s->now = (struct node_now){.mono = 1000 * MS, .boot = 5000 * MS, .wall_us = UINT64_C(1700000000000000)};
+    s->now =
+        (struct node_now){.mono = 1000 * MS, .boot = 5000 * MS, .raw = 300 * MS, .wall_us = UINT64_C(1700000000000000)};
     s->began = s->now.mono;
     s->next_session = 1;
     s->fault_rate = 40u << sim_below(s, 6);
@@ -207,6 +208,7 @@ static void pass_time(struct sim *s, int64_t ns)
 {
     s->now.mono += ns;
     s->now.boot += ns;
+    s->now.raw += ns;
     s->now.wall_us += (uint64_t)ns / 1000;
 }
 
