@@ -16,6 +16,7 @@
 #include "index/lookup.h"
 #include "store/lease.h"
 #include "store/msg.h"
+#include "store/node_origin.h"
 #include "store/slab.h"
 #include "store/tail.h"
 
@@ -51,8 +52,9 @@ struct node_config {
     const struct node_namespace *namespaces; /* from the configuration */
     uint32_t n_namespaces;
     struct lease_config lease;
-    bool first; /* the region is new: nothing to recover */
-    bool clean; /* the last node stopped cleanly */
+    bool publish; /* CMD_PUBLISHED wanted */
+    bool first;   /* the region is new: nothing to recover */
+    bool clean;   /* the last node stopped cleanly */
 };
 
 struct node_namespace {
@@ -74,6 +76,7 @@ enum node_event_kind {
     EV_TICK,        /* time passed */
     EV_TURN,        /* no more events for now: start a commit if one is due */
     EV_STOP,        /* clean stop: commit what there is, then CMD_STOPPED */
+    EV_SEEN,        /* counter: of a version that another region gave: ours go on from there */
     EV_LEASE,       /* lease: CMD_LEASED follows, after a commit where the horizon had to be moved */
     EV_RENEW,       /* lease: CMD_RENEWED follows, as above */
     EV_RELEASE,     /* lease: ids that are no leases of this peer are ignored */
@@ -94,7 +97,25 @@ struct node_event {
     const uint64_t *pinned;          /* SCANNED: bit i: slots[i] of the command is pinned by some session */
     uint64_t bytes;                  /* PINNED */
     const struct session_row *row;   /* ATTACH of a new session: kept in the index */
+    uint64_t counter;                /* SEEN */
     const struct lease_event *lease; /* LEASE .. SERVE_END */
+};
+
+#define PUBLISH_MAX 256u
+
+enum node_publication_kind {
+    PUBLISH_SEALED,  /* this version is here now; an older one of the key is not */
+    PUBLISH_GONE,    /* evicted: this version is not here any more */
+    PUBLISH_REMOVED, /* by a client: every version up to this one is to go, everywhere */
+};
+
+/* For the homes of a key (replication/publish.h). */
+struct node_publication {
+    enum node_publication_kind kind;
+    struct key_ref key;
+    uint64_t route;           /* 0: the key's own hash; nothing keeps another yet */
+    uint64_t counter, region; /* REMOVED: of the removal */
+    uint64_t size, lineage;
 };
 
 enum node_command_kind {
@@ -108,10 +129,11 @@ enum node_command_kind {
     CMD_GROW,   /* session, n_slots: acknowledge this many pin entries, then reply as `reply` says */
     CMD_LOG,    /* level, text */
     CMD_STOPPED,
-    CMD_LEASED,  /* lease: answers EV_LEASE */
-    CMD_RENEWED, /* lease: answers EV_RENEW */
-    CMD_RECALL,  /* lease: ask the peer for these; they are renewed for transfers in flight only */
-    CMD_SERVE    /* lease: answers EV_SERVE_BEGIN */
+    CMD_PUBLISHED, /* published: what a commit changed, in the order of its effects; several of these where it is much */
+    CMD_LEASED,    /* lease: answers EV_LEASE */
+    CMD_RENEWED,   /* lease: answers EV_RENEW */
+    CMD_RECALL,    /* lease: ask the peer for these; they are renewed for transfers in flight only */
+    CMD_SERVE      /* lease: answers EV_SERVE_BEGIN */
 };
 
 struct node_command {
@@ -127,6 +149,8 @@ struct node_command {
     int level; /* 0 error, 1 warning, 2 info */
     const char *text;
     const struct lease_answer *lease;
+    const struct node_publication *published;
+    uint32_t n_published; /* PUBLISH_MAX at most */
 };
 
 /* 0, -ENOMEM, -EINVAL. Nothing is read or written before EV_START. */
@@ -246,6 +270,10 @@ struct node_slot_info {
 };
 bool node_slot(const struct node *n, uint32_t slot, struct node_slot_info *out);
 uint32_t node_find(const struct node *n, struct key_ref key); /* slot or SLOT_NONE */
+
+/* The objects that are here, one a call, in no order that means anything: start with *cursor = 0; false at the end. What
+ * comes or goes meanwhile is given or not, and is published as it does. The key lies in buf, of KEY_MAX bytes. */
+bool node_objects_next(const struct node *n, uint64_t *cursor, uint8_t *buf, struct node_publication *out);
 
 /* The leases, one a call, in the order of their entries: start with *cursor = 0; false at the end. */
 bool node_leases_next(const struct node *n, uint32_t *cursor, struct node_lease_info *out);

@@ -79,7 +79,7 @@ struct effect {
     uint32_t connection;
     struct msg_head head;
     int64_t taken;     /* mono */
-    uint64_t counter;  /* version given */
+    uint64_t counter;  /* version given; REMOVE: of the removal */
     uint32_t first, n; /* members */
     uint32_t kept;
     uint32_t want;  /* PUT: grants to come with the reply */
@@ -178,6 +178,7 @@ struct node {
     uint64_t request;      /* for eviction hints */
 
     struct lease_table lease;
+    uint32_t region_uses[REGIONS_MAX];       /* slots that name each, FREE ones aside */
     struct slot_list fresh, waiting, leased; /* RETIRED */
     uint64_t retired_bytes;
     int64_t rescan_at;
@@ -218,6 +219,7 @@ struct node {
 
     struct node_command *commands;
     uint32_t n_commands, command_at, commands_room;
+    uint32_t told; /* the CMD_PUBLISHED of this event that has room: its place + 1 */
     struct chunk *arena;
     enum node_event_kind last_event;
     bool silent;           /* what is decided now has nobody to answer to */
@@ -303,6 +305,23 @@ void work_turn(struct node *n);
 void work_committed(struct node *n, struct batch *batch, int32_t status);
 uint64_t counter_next(struct node *n);
 
+/* node_origin.c */
+uint64_t region_of(const struct node *n, uint16_t index);
+static inline uint64_t slot_region(const struct node *n, uint32_t slot)
+{
+    return region_of(n, header_of(n, slot)->region);
+}
+bool region_known(const struct node *n, uint16_t index);
+void region_recover(struct node *n, uint32_t slot);
+void region_drop(struct node *n, uint32_t slot);
+void counter_seen(struct node *n, uint64_t counter);
+bool version_newer(uint64_t counter, uint64_t region, uint64_t than_counter, uint64_t than_region);
+void request_seal_origin(struct node *n, struct session *s, const struct msg_head *m, int64_t taken);
+
+/* node_told.c: what the homes are told; nothing where config.publish is not set */
+void tell_sealed(struct node *n, const struct effect *e, const struct member *m);
+void tell_gone(struct node *n, const struct effect *e, const struct member *m);
+
 /* node_publish.c: what a commit makes visible */
 void publish(struct node *n, const struct effect *e, const struct member *m, uint32_t count);
 void unpublish(struct node *n, const struct member *m); /* a removed or evicted key */
@@ -311,6 +330,9 @@ void unpublish(struct node *n, const struct member *m); /* a removed or evicted 
 void request_put(struct node *n, struct session *s, const struct msg_head *m, int64_t taken);
 void request_seal(struct node *n, struct session *s, const struct msg_head *m, int64_t taken);
 void request_abort(struct node *n, struct session *s, const struct msg_head *m, int64_t taken);
+/* A draft of this session: nothing else that a token may name has a key to seal. 0 or why not. */
+int32_t check_draft(struct node *n, const struct session *s, const struct msg_head *m, const struct msg_token *t);
+int32_t seal_origin(struct node *n, struct session *s, const struct node_seal_origin *p, int64_t taken);
 void record_of_slot(const struct node *n, uint32_t slot, uint64_t counter, uint64_t checksum, struct record *out);
 /* Slot of a key that is READY, by lookup, then index; SLOT_NONE. */
 uint32_t key_slot(const struct node *n, struct key_hash hash, struct key_ref key, bool *collides);

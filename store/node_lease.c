@@ -89,7 +89,7 @@ static void describe(const struct node *n, const struct lease *l, int64_t ttl, s
                                 .offset = (uint64_t)h->page * PAGE_BYTES,
                                 .size = h->size,
                                 .counter = h->version,
-                                .region = n->c.super->region_id,
+                                .region = slot_region(n, l->slot),
                                 .checksum = h->checksum,
                                 .lineage = h->lineage,
                                 .segment = h->tier_segment & 0x3f,

@@ -101,6 +101,7 @@ void slot_release(struct node *n, uint32_t slot)
         return;
     }
     slot_drop_key(n, slot);
+    region_drop(n, slot);
     n->mark[slot] = 0;
     /* The generation grows before anybody can be handed the slot: a late seal of the old use finds another one. */
     slot_store(h, word_gen(slot_load(h)) + 1, SLOT_FREE);

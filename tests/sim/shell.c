@@ -95,6 +95,7 @@ static void carry_out(struct sim *s, const struct node_command *k)
     case CMD_STOPPED:
         s->stopped = true;
         break;
+    case CMD_PUBLISHED:
     case CMD_LEASED:
     case CMD_RENEWED:
     case CMD_RECALL:
