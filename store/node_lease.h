@@ -81,6 +81,7 @@ struct lease_table {
     uint32_t n_heap;
     struct leased *slot;
     size_t slot_bytes;
+    uint32_t top;            /* one above the highest slot that was ever leased */
     uint32_t oldest, newest; /* idle */
     struct lease_peer *peer;
     uint32_t peers, peers_room, peer_free;

@@ -43,7 +43,7 @@ static const char *check_entry(const struct node *n, uint32_t i, struct leased *
         return NULL;
     }
     enum slot_state state = word_state(slot_load(header_of(n, l->slot)));
-    if (!slabs_is_slot(n->slabs, l->slot) || (state != SLOT_READY && state != SLOT_RETIRED)) {
+    if (l->slot >= t->top || !slabs_is_slot(n->slabs, l->slot) || (state != SLOT_READY && state != SLOT_RETIRED)) {
         return "a leased slot is neither READY nor RETIRED";
     }
     bool over = l->heap == LEASE_NONE || (l->flags & (LEASE_RELEASED | LEASE_RESET)) == LEASE_RELEASED;
@@ -68,7 +68,7 @@ static const char *check_slots(const struct node *n, const struct leased *slot)
 {
     const struct lease_table *t = &n->lease;
     uint64_t bytes = 0, ready = 0, idle = 0, asked = 0;
-    for (uint32_t i = 0; i < n->max_headers; i++) {
+    for (uint32_t i = 0; i < t->top; i++) {
         const struct leased *s = &slot[i], *has = &t->slot[i];
         if (s->leases != has->leases || s->busy != has->busy || s->idle != has->idle) {
             return "a slot's leases are not what is counted";
@@ -132,7 +132,7 @@ static const char *check_leased_list(const struct node *n)
 const char *leases_check(const struct node *n)
 {
     struct lease_tally sum = {0};
-    struct leased *slot = calloc(n->max_headers, sizeof *slot);
+    struct leased *slot = calloc((size_t)n->lease.top + 1, sizeof *slot);
     const char *why = slot ? NULL : "no memory for a check";
     for (uint32_t i = 0; i < n->lease.used && !why; i++) {
         why = check_entry(n, i, slot, &sum);

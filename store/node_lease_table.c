@@ -322,6 +322,7 @@ struct lease *lease_add(struct node *n, const struct lease_event *ev, uint32_t s
     peer_link(t, i);
     lease_account(n, slot, -1);
     t->slot[slot].leases++;
+    t->top = slot < t->top ? t->top : slot + 1;
     count_class(t, l, 1);
     lease_account(n, slot, 1);
     t->count++;
