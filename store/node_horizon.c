@@ -174,6 +174,7 @@ void horizon_committed(struct node *n, int64_t horizon, int32_t status)
         return;
     }
     t->horizon_asked = false;
+    t->ahead_at = status ? n->now.mono + HORIZON_RETRY_NS : 0;
     t->horizon = status == 0 && horizon > t->horizon ? horizon : t->horizon;
     for (struct lease_wait **at = &t->waits; *at;) {
         struct lease_wait *w = *at;
@@ -217,7 +218,7 @@ void horizon_turn(struct node *n)
         open_up(n);
     }
     /* Ahead of need, while leases are out: so requests seldom wait. */
-    if (t->count && !n->stopping && t->horizon < n->now.boot + longest(n)) {
+    if (t->count && !n->stopping && n->now.mono >= t->ahead_at && t->horizon < n->now.boot + longest(n)) {
         ask(n);
     }
 }

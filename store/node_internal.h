@@ -379,7 +379,7 @@ void retire_scanned(struct node *n, const uint64_t *pinned);
 /* node_lease_table.c: entries and accounts */
 static inline bool slot_leased(const struct node *n, uint32_t slot)
 {
-    return n->lease.slot[slot].leases || (n->lease.closed_until && (n->mark[slot] & MARK_OLD));
+    return (n->lease.count && n->lease.slot[slot].leases) || (n->lease.closed_until && (n->mark[slot] & MARK_OLD));
 }
 int leases_init(struct node *n); /* 0, -EINVAL (a configuration that can't be), -ENOMEM */
 void leases_free(struct node *n);

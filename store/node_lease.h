@@ -16,7 +16,8 @@
 #define LEASE_ID_BITS 24u
 #define LEASE_RECALLS 256u /* leases recalled in one step */
 #define LEASE_TOUCHES 4u   /* uses of one release that count */
-#define LEASE_TRIES 4u     /* commits that a request waits for */
+#define HORIZON_RETRY_NS 1000000000
+#define LEASE_TRIES 4u /* commits that a request waits for */
 
 enum lease_flag {
     LEASE_LIVE = 1,
@@ -94,6 +95,7 @@ struct lease_table {
     uint64_t idle_bytes;  /* slots that only idle leases keep, one of them not asked for yet */
     uint64_t asked_bytes; /* slots that only leases keep that were asked for */
     int64_t horizon;      /* CLOCK_BOOTTIME ns: the index has it */
+    int64_t ahead_at;     /* mono: not moved ahead of need before: the last commit of it failed */
     bool horizon_asked;   /* a greater one is on its way there */
     int64_t
         closed_until; /* CLOCK_BOOTTIME ns: slots that were in use at the start are not used again before; 0: passed */

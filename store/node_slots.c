@@ -112,9 +112,14 @@ void slot_release(struct node *n, uint32_t slot)
 void slot_retire(struct node *n, uint32_t slot)
 {
     struct slot_header *h = header_of(n, slot);
-    lease_account(n, slot, -1);
+    bool any = n->lease.count > 0;
+    if (any) {
+        lease_account(n, slot, -1);
+    }
     slot_store(h, word_gen(slot_load(h)), SLOT_RETIRED);
-    lease_account(n, slot, 1);
+    if (any) {
+        lease_account(n, slot, 1);
+    }
     n->mark[slot] &= (uint8_t)~MARK_BUSY;
     list_push(n, slot_leased(n, slot) ? &n->leased : &n->fresh, slot);
     n->retired_bytes += slot_bytes(n, slot);

@@ -207,6 +207,32 @@ static void test_index_that_takes_no_commit(void **unused)
     core_close(&c);
 }
 
+/* Moving the horizon ahead of need must not become a commit a turn where none succeeds. */
+static void test_failing_commits_do_not_spin(void **unused)
+{
+    (void)unused;
+    struct core c;
+    core_open(&c, 64 * MIB, lease_options);
+    core_attach(&c, 1);
+    assert_int_equal(core_put(&c, 1, "a", 10, 0), 0);
+    assert_int_equal(lease_take(&c, 1, "a"), 0);
+    c.fail_commits = 100000;
+    for (int i = 0; i < 12; i++) {
+        core_tick(&c, 4 * SECOND);
+        assert_int_equal(lease_renew(&c, 1, grants[0].lease, true), 0);
+    }
+    assert_true(core_status(&c).counter[NODE_COMMIT_FAILED] > 0);
+    uint64_t commits = core_status(&c).counter[NODE_COMMITS];
+    for (int i = 0; i < 10; i++) {
+        core_turn(&c);
+    }
+    assert_in_range(core_status(&c).counter[NODE_COMMITS] - commits, 0, 1);
+    c.fail_commits = 0;
+    core_tick(&c, 2 * SECOND);
+    assert_int_equal(lease_renew(&c, 1, grants[0].lease, true), 0);
+    core_close(&c);
+}
+
 static int32_t put_waiting(struct core *c, const char *key, uint32_t size)
 {
     struct msg_create *m = (struct msg_create *)core_message(c, MSG_CREATE, (uint32_t)sizeof *m + 1);
@@ -346,6 +372,7 @@ int main(void)
         cmocka_unit_test(test_hostile_words),
         cmocka_unit_test(test_answer_waits_for_the_horizon),
         cmocka_unit_test(test_index_that_takes_no_commit),
+        cmocka_unit_test(test_failing_commits_do_not_spin),
         cmocka_unit_test(test_restart_with_leases),
         cmocka_unit_test(test_clean_stop),
         cmocka_unit_test(test_horizon_that_can_not_be),
