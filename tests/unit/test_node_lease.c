@@ -256,6 +256,7 @@ static void test_eviction_passes_over_leased_slots(void **unused)
     }
     core_check(&c);
     assert_int_equal(core_put(&c, 1, "large", MIB, 0), BERTH_EFULL); /* no window without a lease in it */
+    assert_int_equal(core_status(&c).retired, 0);                    /* and none of the leased was given up for it */
     core_tick(&c, HOLD);
     assert_int_equal(core_put(&c, 1, "large", MIB, 0), 0);
     core_check(&c);

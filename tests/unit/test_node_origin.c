@@ -1,4 +1,5 @@
 /* Replicas under the versions of other regions, and what the homes are told. */
+#include "store/read.h"
 #include "tests/support/leases.h"
 
 #include <errno.h>
@@ -82,6 +83,18 @@ static uint64_t region_of_key(struct core *c, const char *key, uint32_t ns)
     return h->region ? c->super.region_ids[h->region] : c->super.region_id;
 }
 
+/* What a client that maps these files is told. */
+static struct berth_version seen_by_a_reader(struct core *c, const char *key)
+{
+    static struct berth b;
+    struct berth_view v;
+    b.slots.base = &c->super;
+    b.region_id = c->super.region_id;
+    uint32_t slot = core_find(c, key, 0);
+    read_view(&b, &c->headers[slot], (struct found){.slot = slot}, &v);
+    return v.version;
+}
+
 static void test_replica_keeps_its_version(void **unused)
 {
     (void)unused;
@@ -99,12 +112,14 @@ static void test_replica_keeps_its_version(void **unused)
     assert_int_equal(c.headers[slot].lineage, 55);
     assert_int_equal(c.headers[slot].checksum, 77);
     assert_int_equal(region_of_key(&c, "a", 0), 1234);
+    assert_true(seen_by_a_reader(&c, "a").counter == counter && seen_by_a_reader(&c, "a").region == 1234);
     core_check(&c);
     assert_int_equal(lease_take(&c, 1, "a"), 0); /* a replica is leased as what it is */
     assert_int_equal(grants[0].counter, counter);
     assert_int_equal(grants[0].region, 1234);
     assert_int_equal(core_put(&c, 1, "b", 1, 0), 0); /* ours go on from what was seen (rule 28) */
     assert_true(c.headers[core_find(&c, "b", 0)].version > counter);
+    assert_int_equal(seen_by_a_reader(&c, "b").region, 7);
     assert_int_equal(pull(&c, "a", 0, counter + 5, 99), BERTH_KEPT); /* content-addressed */
     assert_int_equal(pull(&c, "b", 0, counter + 5, 99), BERTH_KEPT);
     core_crash(&c, (uint64_t[]){1}, 1); /* and over a restart */
