@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define LAYOUT_FORMAT 2u
+#define LAYOUT_FORMAT 3u
 #define PAGE_BYTES 4096u
 #define UNIT_BYTES (2u << 20) /* slabs are cut from, and large objects take, whole units */
 #define UNIT_PAGES (UNIT_BYTES / PAGE_BYTES)
@@ -24,6 +24,7 @@
 #define OBJECT_MAX (1u << 30)
 #define LABEL_MAX 63u
 #define HOLDS_MAX 16u
+#define REGIONS_MAX 256u   /* regions whose versions objects here may have at one time, this one included */
 #define NAME_MAX_BYTES 63u /* namespace and client names */
 
 /* ---- slots: superblock, slab directory, headers ---- */
@@ -46,7 +47,11 @@ struct slots_super {
     uint32_t n_pools;    /* NUMA nodes; 1 until several are supported, pool pages are numbered through all */
     uint32_t page_shift; /* 12 now; 21 where the pool lies on huge pages */
     uint64_t reserved[16];
+    /* By slot_header.region; [0] is not used: that is region_id. Written by the node before a header names it, and not
+     * changed while one does. 0: not in use. */
+    _Atomic uint64_t region_ids[REGIONS_MAX];
 };
+_Static_assert(sizeof(struct slots_super) <= PAGE_BYTES, "the slab directory follows");
 
 /* One entry a 2 MiB unit. The entry of a slab's first unit describes the slab, its other units say UNIT_BODY.
  * Written fields first, kind last (release): a crash in between leaves a free unit. */
@@ -86,7 +91,7 @@ struct slot_header {
     _Atomic uint64_t group; /* leader slot + 1 while a group is being published, else 0; while WRITING the parent */
     uint32_t ns;
     uint16_t key_size;
-    uint16_t region;      /* index of the sealing region; 0 is this one */
+    uint16_t region;      /* of the version: index into region_ids; 0 is this one */
     uint8_t tier_segment; /* tier in bits 6..7, log2 of the segment size (0: one segment) in bits 0..5 */
     _Atomic uint8_t flags;
     uint8_t key[66];

@@ -10,51 +10,6 @@
 
 #define CHUNK_BYTES (64u << 10)
 
-const char *const node_counter_names[NODE_COUNTERS] = {
-    [NODE_PUTS] = "puts",
-    [NODE_PUT_BYTES] = "put_bytes",
-    [NODE_KEPT] = "puts_kept",
-    [NODE_REPLACED] = "replaced",
-    [NODE_REMOVED] = "removed",
-    [NODE_EVICTED] = "evicted",
-    [NODE_EVICTED_BYTES] = "evicted_bytes",
-    [NODE_ABORTED_WRITES] = "aborted_writes",
-    [NODE_ABORTS] = "aborts",
-    [NODE_GRANTS] = "grants",
-    [NODE_CREATES] = "creates",
-    [NODE_SEALS] = "seals",
-    [NODE_GROUPS] = "groups",
-    [NODE_FINDS] = "finds",
-    [NODE_STATS] = "stats",
-    [NODE_LISTS] = "lists",
-    [NODE_HOLDS] = "holds",
-    [NODE_DROPS] = "drops",
-    [NODE_REFUSED_FULL] = "refused_full",
-    [NODE_REFUSED_INDEX] = "refused_index_full",
-    [NODE_REFUSED_HELD] = "refused_held",
-    [NODE_REFUSED_STALE] = "refused_stale",
-    [NODE_REFUSED_QUOTA] = "refused_quota",
-    [NODE_REFUSED_READONLY] = "refused_read_only",
-    [NODE_REFUSED_OTHER] = "refused_other",
-    [NODE_TIMEOUTS] = "timeouts",
-    [NODE_COMMITS] = "commits",
-    [NODE_COMMIT_OPS] = "commit_operations",
-    [NODE_COMMIT_FAILED] = "commits_failed",
-    [NODE_SCANS] = "scans",
-    [NODE_SCANNED_SLOTS] = "scanned_slots",
-    [NODE_RETIRED] = "retired",
-    [NODE_FREED] = "freed",
-    [NODE_STALLS] = "stalls",
-    [NODE_INDEX_ONLY] = "index_only",
-    [NODE_HOLDS_EXPIRED] = "holds_expired",
-    [NODE_SESSIONS_OPENED] = "sessions_opened",
-    [NODE_SESSIONS_DEAD] = "sessions_ended",
-    [NODE_RECOVERED] = "recovered",
-    [NODE_RECOVERED_DROPPED] = "recovered_dropped",
-};
-
-const char *const node_phase_names[PHASES] = {"queue", "space", "decide", "batch", "commit", "publish", "total"};
-
 void node_phase(struct node *n, enum node_phase phase, int64_t ns)
 {
     struct node_histogram *h = &n->phase[phase];
@@ -226,6 +181,7 @@ static int create_parts(struct node *n)
     if (e == 0 && (!side_arrays(n) || !work_init(n) || !pending_init(&n->pending))) {
         e = -ENOMEM;
     }
+    e = e ? e : leases_init(n);
     if (e == 0 && !(n->evict = n->policy->create(n->max_headers))) {
         e = -ENOMEM;
     }
@@ -246,7 +202,7 @@ int node_create(struct node **out, const struct node_config *config)
     n->policy = policy;
     n->max_headers = config->super->max_headers;
     struct slot_list empty = {SLOT_NONE, SLOT_NONE, 0};
-    n->fresh = n->waiting = n->orphan.drafts = empty;
+    n->fresh = n->waiting = n->leased = n->orphan.drafts = empty;
     n->waiters_end = &n->waiters;
     n->next_ns = 1;
     int e = create_parts(n);
@@ -278,6 +234,7 @@ void node_destroy(struct node *n)
     }
     work_free(n);
     pending_free(&n->pending);
+    leases_free(n);
     if (n->next) {
         munmap(n->next, n->side_bytes);
     }
@@ -365,6 +322,7 @@ static void housekeeping(struct node *n)
 {
     session_timers(n);
     expiry_run(n);
+    horizon_turn(n);
     window_settle(n);
     evict_watermark(n);
     waiters_run(n);
@@ -379,10 +337,16 @@ static void stop_turn(struct node *n)
     }
 }
 
+/* What comes by the hundred thousand a second: an EV_TURN follows, which does the rest. */
+static bool frequent(enum node_event_kind kind)
+{
+    return kind == EV_REQUEST || kind == EV_TOUCH || kind == EV_ADOPT || kind >= EV_SEEN;
+}
+
 void node_event(struct node *n, const struct node_event *ev, struct node_now now)
 {
     arena_reset(n);
-    n->n_commands = n->command_at = 0;
+    n->n_commands = n->command_at = n->told = 0;
     if (n->now.mono) {
         phase_of_last(n, now.mono - n->now.mono);
     }
@@ -421,9 +385,21 @@ void node_event(struct node *n, const struct node_event *ev, struct node_now now
         break;
     case EV_STOP:
         n->stopping = true;
+        horizon_stop(n);
+        break;
+    case EV_SEEN:
+        counter_seen(n, ev->counter);
+        break;
+    case EV_LEASE:
+    case EV_RENEW:
+    case EV_RELEASE:
+    case EV_PEER_GONE:
+    case EV_SERVE_BEGIN:
+    case EV_SERVE_END:
+        lease_event(n, ev->kind, ev->lease);
         break;
     }
-    if (ev->kind != EV_REQUEST && ev->kind != EV_TOUCH && ev->kind != EV_ADOPT) {
+    if (!frequent(ev->kind)) {
         housekeeping(n);
     }
     stop_turn(n);
@@ -465,6 +441,12 @@ int64_t node_timer(const struct node *n)
     if (n->n_expiries) {
         t = earlier(t, n->now.mono + (n->expiries[0].boot - n->now.boot));
     }
+    if (n->lease.n_heap) {
+        t = earlier(t, n->now.mono + (leases_end(n) - n->now.raw));
+    }
+    if (n->lease.closed_until) {
+        t = earlier(t, n->now.mono + (n->lease.closed_until - n->now.boot));
+    }
     return t;
 }
 
@@ -472,28 +454,4 @@ int node_started(const struct node *n, const char **why)
 {
     *why = n->start_why;
     return n->start_status;
-}
-
-void node_status(const struct node *n, struct node_status *out)
-{
-    memset(out, 0, sizeof *out);
-    memcpy(out->counter, n->counters, sizeof out->counter);
-    memcpy(out->phase, n->phase, sizeof out->phase);
-    slabs_usage(n->slabs, &out->slabs);
-    n->c.index->usage(n->c.ix, &out->index);
-    out->objects = n->objects;
-    out->sealed_bytes = n->sealed_bytes;
-    out->object_bytes = n->object_bytes;
-    out->drafts = n->drafts;
-    out->draft_bytes = n->draft_bytes;
-    out->grants = n->grants;
-    out->retired = n->fresh.count + (uint64_t)n->waiting.count;
-    out->retired_bytes = n->retired_bytes;
-    out->held = n->held;
-    for (uint32_t i = 0; i < n->n_sessions; i++) {
-        out->sessions += !n->session[i]->dead;
-    }
-    out->high_bytes = n->c.high_bytes;
-    out->low_bytes = n->c.low_bytes;
-    out->waiting = n->n_waiters;
 }

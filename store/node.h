@@ -14,7 +14,9 @@
 
 #include "index/index.h"
 #include "index/lookup.h"
+#include "store/lease.h"
 #include "store/msg.h"
+#include "store/node_origin.h"
 #include "store/slab.h"
 #include "store/tail.h"
 
@@ -22,7 +24,8 @@ struct node;
 
 struct node_now {
     int64_t mono;     /* CLOCK_MONOTONIC ns: deadlines, quarantine */
-    int64_t boot;     /* CLOCK_BOOTTIME ns: holds */
+    int64_t boot;     /* CLOCK_BOOTTIME ns: holds, the lease horizon */
+    int64_t raw;      /* CLOCK_MONOTONIC_RAW ns: leases (PROTOCOLS rule 20: the others may slew by 8 %) */
     uint64_t wall_us; /* for versions and for people */
 };
 
@@ -54,8 +57,10 @@ struct node_config {
     uint64_t pin_quota;                      /* pinned bytes a session; 0 none */
     const struct node_namespace *namespaces; /* from the configuration */
     uint32_t n_namespaces;
-    bool first; /* the region is new: nothing to recover */
-    bool clean; /* the last node stopped cleanly */
+    struct lease_config lease;
+    bool publish; /* CMD_PUBLISHED wanted */
+    bool first;   /* the region is new: nothing to recover */
+    bool clean;   /* the last node stopped cleanly */
 };
 
 struct node_namespace {
@@ -64,6 +69,7 @@ struct node_namespace {
 };
 
 enum node_event_kind {
+<<<<<<< HEAD
     EV_START,     /* once, first: recovers what the region has; sessions that live were given by EV_ADOPT before */
     EV_ADOPT,     /* session: of an earlier incarnation, alive, not attached yet */
     EV_ATTACH,    /* session (new or adopted), writable */
@@ -78,6 +84,28 @@ enum node_event_kind {
     EV_TICK,      /* time passed */
     EV_TURN,      /* no more events for now: start a commit if one is due */
     EV_STOP       /* clean stop: commit what there is, then CMD_STOPPED */
+=======
+    EV_START,       /* once, first: recovers what the region has; sessions that live were given by EV_ADOPT before */
+    EV_ADOPT,       /* session: of an earlier incarnation, alive, not attached yet */
+    EV_ATTACH,      /* session (new or adopted), writable */
+    EV_DETACHED,    /* its connection is gone; it may live */
+    EV_DEAD,        /* its process has ended, or it said DETACH: pins are gone */
+    EV_REQUEST,     /* session, message: already msg_check'ed */
+    EV_TOUCH,       /* session, slots: newest last, deepest first within a call */
+    EV_COMMITTED,   /* batch, status */
+    EV_SCANNED,     /* scan, pinned bits */
+    EV_PINNED,      /* session, bytes: what a periodic scan found, for quotas */
+    EV_TICK,        /* time passed */
+    EV_TURN,        /* no more events for now: start a commit if one is due */
+    EV_STOP,        /* clean stop: commit what there is, then CMD_STOPPED */
+    EV_SEEN,        /* counter: of a version that another region gave: ours go on from there */
+    EV_LEASE,       /* lease: CMD_LEASED follows, after a commit where the horizon had to be moved */
+    EV_RENEW,       /* lease: CMD_RENEWED follows, as above */
+    EV_RELEASE,     /* lease: ids that are no leases of this peer are ignored */
+    EV_PEER_GONE,   /* lease: peer, connection: its serves end, its leases stay until their end and are not renewed */
+    EV_SERVE_BEGIN, /* lease: ref[0].id, token: CMD_SERVE follows: the slot is in use from then on .. */
+    EV_SERVE_END    /* lease: token, reset: .. until here, even after the lease's end */
+>>>>>>> leases
 };
 
 struct node_event {
@@ -88,11 +116,37 @@ struct node_event {
     const struct msg_head *message;
     const uint32_t *slots; /* TOUCH, slot numbers */
     uint32_t n_slots;
+<<<<<<< HEAD
     uint32_t scan;                    /* SCANNED: id of the command */
     const uint64_t *pinned;           /* SCANNED: bit i: slots[i] of the command is pinned by some session */
     uint64_t bytes;                   /* PINNED */
     const struct session_row *row;    /* ATTACH of a new session: kept in the index */
     const struct node_limits *limits; /* LIMITS */
+=======
+    uint32_t scan;  /* SCANNED: id of the command */
+    const uint64_t *pinned;          /* SCANNED: bit i: slots[i] of the command is pinned by some session */
+    uint64_t bytes;                  /* PINNED */
+    const struct session_row *row;   /* ATTACH of a new session: kept in the index */
+    uint64_t counter;                /* SEEN */
+    const struct lease_event *lease; /* LEASE .. SERVE_END */
+};
+
+#define PUBLISH_MAX 256u
+
+enum node_publication_kind {
+    PUBLISH_SEALED,  /* this version is here now; an older one of the key is not */
+    PUBLISH_GONE,    /* evicted: this version is not here any more */
+    PUBLISH_REMOVED, /* by a client: every version up to this one is to go, everywhere */
+};
+
+/* For the homes of a key (replication/publish.h). */
+struct node_publication {
+    enum node_publication_kind kind;
+    struct key_ref key;
+    uint64_t route;           /* 0: the key's own hash; nothing keeps another yet */
+    uint64_t counter, region; /* REMOVED: of the removal */
+    uint64_t size, lineage;
+>>>>>>> leases
 };
 
 enum node_command_kind {
@@ -105,7 +159,12 @@ enum node_command_kind {
     CMD_QUERY,  /* session, message: a text query that the shell answers (node_status and its own knowledge) */
     CMD_GROW,   /* session, n_slots: acknowledge this many pin entries, then reply as `reply` says */
     CMD_LOG,    /* level, text */
-    CMD_STOPPED
+    CMD_STOPPED,
+    CMD_PUBLISHED, /* published: what a commit changed, in the order of its effects; several of these where it is much */
+    CMD_LEASED,    /* lease: answers EV_LEASE */
+    CMD_RENEWED,   /* lease: answers EV_RENEW */
+    CMD_RECALL,    /* lease: ask the peer for these; they are renewed for transfers in flight only */
+    CMD_SERVE      /* lease: answers EV_SERVE_BEGIN */
 };
 
 struct node_command {
@@ -120,6 +179,9 @@ struct node_command {
     bool flag;
     int level; /* 0 error, 1 warning, 2 info */
     const char *text;
+    const struct lease_answer *lease;
+    const struct node_publication *published;
+    uint32_t n_published; /* PUBLISH_MAX at most */
 };
 
 /* 0, -ENOMEM, -EINVAL. Nothing is read or written before EV_START. */
@@ -183,6 +245,14 @@ enum node_counter {
     NODE_SESSIONS_DEAD,
     NODE_RECOVERED,
     NODE_RECOVERED_DROPPED,
+    NODE_LEASES,        /* given */
+    NODE_LEASE_REFUSED, /* over a bound */
+    NODE_LEASE_RENEWALS,
+    NODE_LEASE_RELEASES,
+    NODE_LEASE_EXPIRED, /* ended by the clock */
+    NODE_LEASE_RECALLS,
+    NODE_LEASE_USES, /* reads that peers reported */
+    NODE_SERVES,
     NODE_COUNTERS
 };
 extern const char *const node_counter_names[NODE_COUNTERS]; /* lower_case, for metrics and JSON */
@@ -213,6 +283,8 @@ struct node_status {
     uint64_t objects, sealed_bytes, object_bytes; /* slot bytes, payload bytes */
     uint64_t drafts, draft_bytes, grants;
     uint64_t retired, retired_bytes, held;
+    uint64_t leases, leased_bytes, leased_idle_bytes, serves; /* slot bytes; idle: kept by idle leases only */
+    int64_t closed_ns; /* until slots that an earlier node may have leased are used again, 0 now */
     uint64_t sessions;
     uint64_t high_bytes, low_bytes;
     uint32_t waiting; /* requests that wait for room */
@@ -229,5 +301,12 @@ struct node_slot_info {
 };
 bool node_slot(const struct node *n, uint32_t slot, struct node_slot_info *out);
 uint32_t node_find(const struct node *n, struct key_ref key); /* slot or SLOT_NONE */
+
+/* The objects that are here, one a call, in no order that means anything: start with *cursor = 0; false at the end. What
+ * comes or goes meanwhile is given or not, and is published as it does. The key lies in buf, of KEY_MAX bytes. */
+bool node_objects_next(const struct node *n, uint64_t *cursor, uint8_t *buf, struct node_publication *out);
+
+/* The leases, one a call, in the order of their entries: start with *cursor = 0; false at the end. */
+bool node_leases_next(const struct node *n, uint32_t *cursor, struct node_lease_info *out);
 
 #endif

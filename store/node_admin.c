@@ -84,13 +84,15 @@ void request_remove(struct node *n, struct session *s, const struct msg_head *m,
     int32_t status = find_target(n, (struct key_ref){.data = p + 1, .size = p->key_size, .ns = p->ns}, false, &t);
     if (status == 0) {
         bool any = p->counter == 0 && p->region == 0;
-        bool same = p->counter == header_of(n, t.member.old)->version && p->region == n->c.super->region_id;
+        bool same = p->counter == header_of(n, t.member.old)->version && p->region == slot_region(n, t.member.old);
         status = slot_held(n, t.member.old) ? BERTH_EHELD : any || same ? 0 : BERTH_EVERSION;
     }
-    if (status == 0 && !target_effect(n, EFFECT_REMOVE, s, m, taken, &t)) {
+    struct effect *e = status ? NULL : target_effect(n, EFFECT_REMOVE, s, m, taken, &t);
+    if (status == 0 && !e) {
         status = -ENOMEM;
     }
     if (status == 0) {
+        e->counter = n->c.publish ? counter_next(n) : 0;
         batch_delete(n->open->batch, t.key);
     }
     finish(n, s, m, taken, status);

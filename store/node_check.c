@@ -69,6 +69,7 @@ static const char *check_lists(const struct node *n, uint64_t *drafts)
 {
     const char *why = check_list(n, &n->fresh, SLOT_RETIRED);
     why = why ? why : check_list(n, &n->waiting, SLOT_RETIRED);
+    why = why ? why : check_list(n, &n->leased, SLOT_RETIRED);
     why = why ? why : check_session(n, &n->orphan, drafts);
     for (uint32_t i = 0; i < n->n_sessions && !why; i++) {
         why = check_session(n, n->session[i], drafts);
@@ -86,6 +87,7 @@ const char *node_check(const struct node *n)
     }
     why = why ? why : check_lists(n, &drafts);
     why = why ? why : n->policy->check(n->evict);
+    why = why ? why : leases_check(n);
     if (why) {
         return why;
     }
@@ -96,7 +98,8 @@ const char *node_check(const struct node *n)
     if (t.writing != drafts || t.writing != n->drafts + n->grants || t.writing_bytes != n->draft_bytes) {
         return "counted drafts are not the WRITING slots";
     }
-    if (t.retired != (uint64_t)n->fresh.count + n->waiting.count || t.retired_bytes != n->retired_bytes) {
+    if (t.retired != (uint64_t)n->fresh.count + n->waiting.count + n->leased.count ||
+        t.retired_bytes != n->retired_bytes) {
         return "counted retired slots are not the RETIRED ones";
     }
     return NULL;

@@ -13,6 +13,8 @@
 
 #include <stdlib.h>
 
+#define LOOKS_MAX 64u /* at lists of victims that are all leased */
+
 bool scan_take(struct node *n, uint32_t slot)
 {
     if (n->n_scan == n->scan_room) {
@@ -44,7 +46,8 @@ void scan_start(struct node *n, enum scan_kind kind)
 
 static bool evictable(const struct node *n, uint32_t slot)
 {
-    return word_state(slot_load(header_of(n, slot))) == SLOT_READY && !busy(n, slot) && !slot_held(n, slot);
+    return word_state(slot_load(header_of(n, slot))) == SLOT_READY && !busy(n, slot) && !slot_held(n, slot) &&
+           !slot_leased(n, slot);
 }
 
 static uint32_t waiting_for(const struct node *n, uint32_t pages)
@@ -69,12 +72,16 @@ static void set_tried(struct node *n, uint32_t bit)
 
 static bool start_victims(struct node *n, uint32_t pages, uint64_t goal)
 {
-    uint32_t list[EVICT_MAX];
-    uint32_t count = n->policy->victims(n->evict, pages, list, EVICT_MAX);
+    uint32_t list[EVICT_MAX], count = EVICT_MAX;
     n->n_scan = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        if (evictable(n, list[i]) && !scan_take(n, list[i])) {
-            break;
+    for (uint32_t look = 0; look < LOOKS_MAX && n->n_scan == 0 && count == EVICT_MAX; look++) {
+        count = n->policy->victims(n->evict, pages, list, EVICT_MAX);
+        for (uint32_t i = 0; i < count; i++) {
+            if (slot_leased(n, list[i])) {
+                n->policy->skip(n->evict, list[i]); /* as pinned ones: others come first */
+            } else if (evictable(n, list[i]) && !scan_take(n, list[i])) {
+                break;
+            }
         }
     }
     if (n->n_scan == 0) {

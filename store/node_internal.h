@@ -3,7 +3,8 @@
  * Where a slot stands, and which list of the core has it (at most one):
  *   WRITING  -> its session's drafts; MARK_BUSY while an uncommitted seal names it
  *   READY    -> the eviction policy, unless MARK_BUSY: an uncommitted remove, replace or eviction names it
- *   RETIRED  -> retired: `fresh` until a first scan, then `waiting` for whoever reads it
+ *   RETIRED  -> retired: `leased` while a peer may read it, then `fresh` until a first scan, then `waiting` for whoever
+ *               reads it here
  *   FREE     -> nowhere but the allocator
  */
 #ifndef BERTH_STORE_NODE_INTERNAL_H
@@ -12,6 +13,7 @@
 #include "store/berth.h"
 #include "store/evict.h"
 #include "store/node.h"
+#include "store/node_lease.h"
 #include "store/slot.h"
 
 #define SESSION_CHAINS 1024u
@@ -29,7 +31,8 @@
 
 enum mark {
     MARK_BUSY = 1, /* named by an uncommitted effect */
-    MARK_SEEN = 2  /* recovery, seal of a group: met already */
+    MARK_SEEN = 2, /* recovery, seal of a group: met already */
+    MARK_OLD = 4   /* in use when the node started: a peer may have a lease of an earlier node */
 };
 
 struct slot_list {
@@ -76,7 +79,7 @@ struct effect {
     uint32_t connection;
     struct msg_head head;
     int64_t taken;     /* mono */
-    uint64_t counter;  /* version given */
+    uint64_t counter;  /* version given; REMOVE: of the removal */
     uint32_t first, n; /* members */
     uint32_t kept;
     uint32_t want;  /* PUT: grants to come with the reply */
@@ -97,6 +100,7 @@ struct work {
     uint32_t puts;   /* effects that are not evictions */
     int64_t started; /* mono, CMD_COMMIT */
     int64_t opened;  /* mono, first effect */
+    int64_t horizon; /* that its batch moves the lease horizon to, 0: it does not */
 };
 
 /* Keys with an uncommitted effect, by 64 bits of hash: two keys that share them only wait for each other. */
@@ -173,7 +177,9 @@ struct node {
     uint64_t counter_kept; /* meta has this: no counter above it is given before a greater one is written */
     uint64_t request;      /* for eviction hints */
 
-    struct slot_list fresh, waiting; /* RETIRED */
+    struct lease_table lease;
+    uint32_t region_uses[REGIONS_MAX];       /* slots that name each, FREE ones aside */
+    struct slot_list fresh, waiting, leased; /* RETIRED */
     uint64_t retired_bytes;
     int64_t rescan_at;
     int64_t rescan_step; /* grows while nobody lets go */
@@ -213,6 +219,7 @@ struct node {
 
     struct node_command *commands;
     uint32_t n_commands, command_at, commands_room;
+    uint32_t told; /* the CMD_PUBLISHED of this event that has room: its place + 1 */
     struct chunk *arena;
     enum node_event_kind last_event;
     bool silent;           /* what is decided now has nobody to answer to */
@@ -298,6 +305,23 @@ void work_turn(struct node *n);
 void work_committed(struct node *n, struct batch *batch, int32_t status);
 uint64_t counter_next(struct node *n);
 
+/* node_origin.c */
+uint64_t region_of(const struct node *n, uint16_t index);
+static inline uint64_t slot_region(const struct node *n, uint32_t slot)
+{
+    return region_of(n, header_of(n, slot)->region);
+}
+bool region_known(const struct node *n, uint16_t index);
+void region_recover(struct node *n, uint32_t slot);
+void region_drop(struct node *n, uint32_t slot);
+void counter_seen(struct node *n, uint64_t counter);
+bool version_newer(uint64_t counter, uint64_t region, uint64_t than_counter, uint64_t than_region);
+void request_seal_origin(struct node *n, struct session *s, const struct msg_head *m, int64_t taken);
+
+/* node_told.c: what the homes are told; nothing where config.publish is not set */
+void tell_sealed(struct node *n, const struct effect *e, const struct member *m);
+void tell_gone(struct node *n, const struct effect *e, const struct member *m);
+
 /* node_publish.c: what a commit makes visible */
 void publish(struct node *n, const struct effect *e, const struct member *m, uint32_t count);
 void unpublish(struct node *n, const struct member *m); /* a removed or evicted key */
@@ -306,6 +330,9 @@ void unpublish(struct node *n, const struct member *m); /* a removed or evicted 
 void request_put(struct node *n, struct session *s, const struct msg_head *m, int64_t taken);
 void request_seal(struct node *n, struct session *s, const struct msg_head *m, int64_t taken);
 void request_abort(struct node *n, struct session *s, const struct msg_head *m, int64_t taken);
+/* A draft of this session: nothing else that a token may name has a key to seal. 0 or why not. */
+int32_t check_draft(struct node *n, const struct session *s, const struct msg_head *m, const struct msg_token *t);
+int32_t seal_origin(struct node *n, struct session *s, const struct node_seal_origin *p, int64_t taken);
 void record_of_slot(const struct node *n, uint32_t slot, uint64_t counter, uint64_t checksum, struct record *out);
 /* Slot of a key that is READY, by lookup, then index; SLOT_NONE. */
 uint32_t key_slot(const struct node *n, struct key_hash hash, struct key_ref key, bool *collides);
@@ -348,6 +375,49 @@ static inline bool scan_bit(const uint64_t *bits, uint32_t i)
 /* node_retire.c */
 void retire_turn(struct node *n);
 void retire_scanned(struct node *n, const uint64_t *pinned);
+
+/* node_lease_table.c: entries and accounts */
+static inline bool slot_leased(const struct node *n, uint32_t slot)
+{
+    return (n->lease.count && n->lease.slot[slot].leases) || (n->lease.closed_until && (n->mark[slot] & MARK_OLD));
+}
+int leases_init(struct node *n); /* 0, -EINVAL (a configuration that can't be), -ENOMEM */
+void leases_free(struct node *n);
+void lease_account(struct node *n, uint32_t slot, int sign); /* before (-1) and after (1) what an account rests on */
+struct lease_peer *lease_peer_find(struct node *n, uint16_t peer, uint64_t incarnation);
+uint64_t lease_id(const struct node *n, const struct lease *l);
+/* The live lease of this id, if it is this peer's; NULL. */
+struct lease *lease_of(struct node *n, const struct lease_event *ev, uint64_t id);
+/* NULL without memory; the table's bounds are the caller's to check. */
+struct lease *lease_add(struct node *n, const struct lease_event *ev, uint32_t slot, int64_t end);
+void lease_extend(struct node *n, struct lease *l, int64_t end); /* never backwards */
+void lease_changed(struct node *n, struct lease *l); /* flags, serves or end: its class may be another, or it is over */
+int64_t leases_end(const struct node *n);            /* raw, of the next to end; INT64_MAX */
+void leases_expire(struct node *n);
+
+/* node_lease.c: the events */
+void lease_run(struct node *n, enum node_event_kind kind, const struct lease_event *ev);
+void lease_refuse(struct node *n, enum node_event_kind kind, const struct lease_event *ev, int32_t status);
+int64_t lease_hold(const struct node *n, int64_t ttl);
+int64_t lease_ttl(const struct node *n, int64_t wanted);
+
+/* node_serve.c: serves, recalls */
+void serve_event(struct node *n, enum node_event_kind kind, const struct lease_event *ev);
+void serves_reset(struct node *n, uint16_t peer, uint32_t connection);
+bool leases_recall_oldest(struct node *n);
+void leases_recall(struct node *n); /* down to the bound of idle bytes, a bounded number a step */
+void leases_recall_peer(struct node *n, const struct lease_peer *p, uint64_t bytes);
+
+/* node_horizon.c: PROTOCOLS rule 19 */
+void lease_event(struct node *n, enum node_event_kind kind, const struct lease_event *ev);
+void horizon_recover(struct node *n);
+void horizon_turn(struct node *n);
+void horizon_committed(struct node *n, int64_t horizon, int32_t status);
+void horizon_stop(struct node *n);
+void horizon_free(struct node *n);
+
+/* node_lease_check.c */
+const char *leases_check(const struct node *n);
 
 /* node_recover.c */
 int recover(struct node *n);

@@ -17,6 +17,7 @@
 
 struct kept { /* a record that counts */
     uint64_t counter;
+    uint16_t region;
     uint64_t parent;
     uint32_t slot;
     bool unfinished; /* not READY yet, or its group link stands */
@@ -81,7 +82,7 @@ static bool record_fits(struct node *n, struct key_ref key, const struct record 
     uint64_t word = slot_load(header_of(n, r->slot));
     uint8_t buf[KEY_MAX];
     if (word_gen(word) != r->generation || word_state(word) == SLOT_FREE || word_state(word) == SLOT_RETIRED ||
-        r->size > slot_bytes(n, r->slot) || !header_whole(n, r->slot)) {
+        r->size > slot_bytes(n, r->slot) || !header_whole(n, r->slot) || !region_known(n, r->region)) {
         return false;
     }
     uint32_t cell, cells;
@@ -145,7 +146,11 @@ static int each_record(void *arg, struct key_ref key, const struct record *r)
     }
     find_expiries(n, r);
     rec->counter = r->counter > rec->counter ? r->counter : rec->counter;
-    struct kept k = {.counter = r->counter, .parent = r->parent, .slot = r->slot, .unfinished = !ready || linked};
+    struct kept k = {.counter = r->counter,
+                     .region = r->region,
+                     .parent = r->parent,
+                     .slot = r->slot,
+                     .unfinished = !ready || linked};
     return keep(rec, &k) ? 0 : 1;
 }
 
@@ -154,6 +159,9 @@ static int by_counter(const void *a, const void *b)
     const struct kept *x = a, *y = b;
     if (x->counter != y->counter) {
         return x->counter < y->counter ? -1 : 1;
+    }
+    if (x->region != y->region) {
+        return x->region < y->region ? -1 : 1;
     }
     return (x->slot > y->slot) - (x->slot < y->slot);
 }
@@ -200,6 +208,11 @@ static void finish_group(struct recovery *rec, const struct kept *k, uint64_t co
     }
 }
 
+static bool same_seal(const struct kept *a, const struct kept *b)
+{
+    return a->counter == b->counter && a->region == b->region;
+}
+
 static void publish_kept(struct recovery *rec)
 {
     struct node *n = rec->n;
@@ -209,7 +222,7 @@ static void publish_kept(struct recovery *rec)
     qsort(rec->kept, rec->n_kept, sizeof *rec->kept, by_counter); /* the order of sealing stands for that of use */
     for (uint64_t i = 0, end; i < rec->n_kept; i = end) {
         bool unfinished = false;
-        for (end = i; end < rec->n_kept && rec->kept[end].counter == rec->kept[i].counter; end++) {
+        for (end = i; end < rec->n_kept && same_seal(&rec->kept[end], &rec->kept[i]); end++) {
             unfinished |= rec->kept[end].unfinished;
         }
         if (unfinished) {
@@ -258,6 +271,8 @@ static void sort_out_slots(struct node *n)
 {
     uint64_t cursor = 0;
     for (uint32_t slot; (slot = slabs_next(n->slabs, &cursor)) != SLOT_NONE;) {
+        n->mark[slot] |= MARK_OLD;
+        region_recover(n, slot);
         if (n->mark[slot] & MARK_SEEN) {
             continue;
         }
@@ -344,6 +359,7 @@ int recover(struct node *n)
         if (dropped) {
             node_log(n, 1, "%u slab directory entries contradicted each other and were dropped", dropped);
         }
+        horizon_recover(n);
         e = n->c.index->sessions(n->c.ix, each_session, n);
         e = e < 0 ? e : fit_together(&rec);
     }

@@ -15,7 +15,7 @@ struct listing {
 static void fill_stat(const struct node *n, struct key_ref key, const struct record *r, struct msg_stat *out)
 {
     *out = (struct msg_stat){.counter = r->counter,
-                             .region = n->c.super->region_id,
+                             .region = region_of(n, r->region),
                              .checksum = r->checksum,
                              .lineage = r->lineage,
                              .created_us = r->created_us,
@@ -46,6 +46,7 @@ static int list_one(void *arg, struct key_ref key, const struct record *r)
     }
     uint8_t *at = (uint8_t *)(l->reply + 1) + l->used;
     struct msg_stat st = {.counter = r->counter,
+                          .region = r->region,
                           .lineage = r->lineage,
                           .created_us = r->created_us,
                           .size = r->size,
@@ -78,7 +79,7 @@ void request_list(struct node *n, struct session *s, const struct msg_head *m, i
     uint8_t *at = (uint8_t *)(r + 1);
     for (uint32_t i = 0; i < r->count; i++) { /* what the index does not know */
         struct msg_stat *st = (struct msg_stat *)at;
-        st->region = n->c.super->region_id;
+        st->region = region_of(n, (uint16_t)st->region);
         st->slot_bytes = st->slot < n->max_headers ? (uint32_t)slot_bytes(n, st->slot) : 0;
         at += sizeof *st + padded(st->key_size);
     }
@@ -218,7 +219,9 @@ static const struct operation operations[MSG_OPS] = {
 void request_run(struct node *n, struct session *s, const struct msg_head *m, int64_t taken)
 {
     const struct operation *o = m->op < MSG_OPS ? &operations[m->op] : NULL;
-    if (!o || !o->run) {
+    if (m->op == NODE_SEAL_ORIGIN && s->id == NODE_PULLER) {
+        request_seal_origin(n, s, m, taken);
+    } else if (!o || !o->run) {
         refuse(n, s->id, m, -EOPNOTSUPP);
     } else if (o->writes && !s->writable) {
         refuse(n, s->id, m, BERTH_EREADONLY);

@@ -38,6 +38,7 @@ void record_of_slot(const struct node *n, uint32_t slot, uint64_t counter, uint6
     out->generation = word_gen(slot_load(h));
     out->slot = slot;
     out->size = h->size;
+    out->region = h->region;
     out->ttl_s = (uint32_t)(h->checksum >> 8);
     out->priority = (uint8_t)h->checksum;
     out->ready = true;
@@ -120,9 +121,9 @@ static int32_t write_record(struct node *n, const struct effect *e, const struct
 /* Every member is decided: the point of no return. Drafts leave their session, replaced slots the policy. Members that
  * are kept wait for the commit like the others: if it fails, all of them are drafts again. A grant stays one until it
  * is published: should the node die before the commit, its PUT comes again and must find it. */
-static void take_effect(struct node *n, struct session *s, struct effect *e)
+static void take_effect(struct node *n, struct session *s, struct effect *e, uint64_t counter)
 {
-    e->counter = counter_next(n);
+    e->counter = counter ? counter : counter_next(n);
     for (uint32_t i = e->first; i < e->first + e->n; i++) {
         struct member *m = &n->open->members[i];
         draft_remove(n, s, m->slot);
@@ -166,9 +167,20 @@ static void answer_kept(struct node *n, struct session *s, struct effect *e)
     answered(n, &done.head);
 }
 
-/* 0: an effect or an answer; -EAGAIN: stall; else a refusal. */
+/* A replica that is not newer than what is here: a node never goes back (rule 28). */
+static void keep_newer(const struct node *n, const struct node_seal_origin *origin, struct member *m)
+{
+    if (origin && m->old != SLOT_NONE &&
+        !version_newer(origin->counter, origin->region, header_of(n, m->old)->version, slot_region(n, m->old))) {
+        m->old = SLOT_NONE;
+        m->kept = true;
+    }
+}
+
+/* 0: an effect or an answer; -EAGAIN: stall; else a refusal. origin: NULL: a new version of this region. */
 static int32_t seal_members(struct node *n, struct session *s, const struct msg_head *m, int64_t taken,
-                            const struct sealing *in, uint32_t count, uint32_t want)
+                            const struct sealing *in, uint32_t count, uint32_t want,
+                            const struct node_seal_origin *origin)
 {
     struct effect *e = effect_add(n, EFFECT_SEAL, s->id, m, taken);
     if (!e) {
@@ -180,6 +192,9 @@ static int32_t seal_members(struct node *n, struct session *s, const struct msg_
         struct member member;
         status = check_member(n, s, m, &in[i].token);
         status = status ? status : decide(n, e, &in[i], &member);
+        if (status == 0) {
+            keep_newer(n, origin, &member);
+        }
         if (status == 0 && !member_add(n, e, &member)) {
             status = -ENOMEM;
         }
@@ -196,7 +211,7 @@ static int32_t seal_members(struct node *n, struct session *s, const struct msg_
     } else if (e->kept == e->n) {
         answer_kept(n, s, e);
     } else {
-        take_effect(n, s, e);
+        take_effect(n, s, e, origin ? origin->counter : 0);
     }
     return status;
 }
@@ -212,7 +227,7 @@ static void answer_again(struct node *n, struct session *s, const struct msg_hea
     struct msg_reply *r = reply_add(n, s->id, m, 0, 0);
     if (r) {
         r->counter = header_of(n, slot)->version;
-        r->region = n->c.super->region_id;
+        r->region = slot_region(n, slot);
     }
 }
 
@@ -248,7 +263,7 @@ void request_put(struct node *n, struct session *s, const struct msg_head *m, in
     h->checksum = (uint64_t)p->object.ttl_s << 8 | p->object.priority;
     atomic_store_explicit(&h->group, p->object.parent, memory_order_relaxed);
     struct sealing in = {.token = p->token, .checksum = p->object.checksum};
-    status = status ? status : seal_members(n, s, m, taken, &in, 1, p->want);
+    status = status ? status : seal_members(n, s, m, taken, &in, 1, p->want, NULL);
     if (status == -EAGAIN) {
         session_stall(n, s, m, taken);
     } else if (status) {
@@ -275,7 +290,7 @@ static bool answer_seal_again(struct node *n, struct session *s, const struct ms
     if (r) {
         r->count = p->count;
         r->counter = header_of(n, in[first].token.slot)->version;
-        r->region = n->c.super->region_id;
+        r->region = slot_region(n, in[first].token.slot);
     }
     for (uint32_t i = 0; i < p->count; i++) {
         bool kept = sealed_before(n, &in[i].token) != 0;
@@ -289,8 +304,7 @@ static bool answer_seal_again(struct node *n, struct session *s, const struct ms
     return true;
 }
 
-/* A draft of this session: nothing else that a token may name has a key to seal. */
-static int32_t check_draft(struct node *n, const struct session *s, const struct msg_head *m, const struct msg_token *t)
+int32_t check_draft(struct node *n, const struct session *s, const struct msg_head *m, const struct msg_token *t)
 {
     if (token_valid(n, s, t)) {
         return is_grant(n, t->slot) ? BERTH_ESTALE : 0;
@@ -314,13 +328,22 @@ void request_seal(struct node *n, struct session *s, const struct msg_head *m, i
     for (uint32_t i = 0; i < p->count && status == 0; i++) {
         in[i] = (struct sealing){.token = members[i].token, .checksum = members[i].checksum};
         status = check_draft(n, s, m, &in[i].token);
+        if (token_valid(n, s, &in[i].token) && !busy(n, in[i].token.slot)) {
+            region_drop(n, in[i].token.slot); /* an origin that failed before */
+        }
     }
-    status = status ? status : seal_members(n, s, m, taken, in, p->count, 0);
+    status = status ? status : seal_members(n, s, m, taken, in, p->count, 0, NULL);
     if (status == -EAGAIN) {
         session_stall(n, s, m, taken);
     } else if (status) {
         refuse(n, s->id, m, status);
     }
+}
+
+int32_t seal_origin(struct node *n, struct session *s, const struct node_seal_origin *p, int64_t taken)
+{
+    struct sealing in = {.token = p->token, .checksum = p->checksum};
+    return seal_members(n, s, &p->head, taken, &in, 1, 0, p);
 }
 
 void request_abort(struct node *n, struct session *s, const struct msg_head *m, int64_t taken)

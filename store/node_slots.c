@@ -96,7 +96,12 @@ void slot_drop_key(struct node *n, uint32_t slot)
 void slot_release(struct node *n, uint32_t slot)
 {
     struct slot_header *h = header_of(n, slot);
+    if (slot_leased(n, slot)) { /* a draft that was in use before the start: not FREE before the horizon (rule 19) */
+        slot_retire(n, slot);
+        return;
+    }
     slot_drop_key(n, slot);
+    region_drop(n, slot);
     n->mark[slot] = 0;
     /* The generation grows before anybody can be handed the slot: a late seal of the old use finds another one. */
     slot_store(h, word_gen(slot_load(h)) + 1, SLOT_FREE);
@@ -107,8 +112,16 @@ void slot_release(struct node *n, uint32_t slot)
 void slot_retire(struct node *n, uint32_t slot)
 {
     struct slot_header *h = header_of(n, slot);
+    bool any = n->lease.count > 0;
+    if (any) {
+        lease_account(n, slot, -1);
+    }
     slot_store(h, word_gen(slot_load(h)), SLOT_RETIRED);
-    list_push(n, &n->fresh, slot);
+    if (any) {
+        lease_account(n, slot, 1);
+    }
+    n->mark[slot] &= (uint8_t)~MARK_BUSY;
+    list_push(n, slot_leased(n, slot) ? &n->leased : &n->fresh, slot);
     n->retired_bytes += slot_bytes(n, slot);
     n->counters[NODE_RETIRED]++;
 }

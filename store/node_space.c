@@ -85,7 +85,7 @@ static void refuse_full(struct node *n, uint64_t session, const struct msg_head 
         r->counter = (uint64_t)pages * PAGE_BYTES;
         r->region = u.free_bytes;
         r->figure[0] = u.largest_bytes;
-        r->figure[1] = n->pinned_seen + n->retired_bytes;
+        r->figure[1] = n->pinned_seen + n->retired_bytes + n->lease.ready_bytes;
     }
 }
 

@@ -173,7 +173,7 @@ static void answer_seal(struct node *n, const struct effect *e, const struct mem
     if (r) {
         r->count = e->n;
         r->counter = e->counter;
-        r->region = n->c.super->region_id;
+        r->region = e->head.op == NODE_SEAL_ORIGIN ? slot_region(n, m->slot) : n->c.super->region_id;
         for (uint32_t i = 0; i < e->n; i++) {
             ((uint8_t *)(r + 1))[i / 8] |= (uint8_t)(m[i].kept << (i % 8));
         }
@@ -205,15 +205,18 @@ static void complete(struct node *n, const struct effect *e, const struct member
     switch (e->kind) {
     case EFFECT_SEAL:
         publish(n, e, m, e->n);
+        tell_sealed(n, e, m);
         release_kept(n, e, m);
         answer_seal(n, e, m);
         break;
     case EFFECT_REMOVE:
+        tell_gone(n, e, m);
         unpublish(n, m);
         n->counters[NODE_REMOVED]++;
         reply_add(n, e->session, &e->head, 0, 0);
         break;
     case EFFECT_EVICT:
+        tell_gone(n, e, m);
         for (uint32_t i = 0; i < e->n; i++) {
             n->evicting -= slot_bytes(n, m[i].old);
             n->counters[NODE_EVICTED]++;
@@ -249,6 +252,7 @@ static void send_again(struct node *n, const struct effect *e, const struct memb
         return;
     }
     again->connection = e->connection;
+    again->counter = e->counter;
     for (uint32_t i = 0; i < e->n; i++) {
         uint8_t buf[KEY_MAX];
         if (member_add(n, again, &m[i])) {
@@ -331,7 +335,9 @@ static bool heard(const struct node *n, const struct effect *e)
 static void write_rows_again(struct node *n)
 {
     for (uint32_t i = 0; i < n->n_sessions; i++) {
-        batch_session(n->open->batch, n->session[i]->id, &n->session[i]->row);
+        if (n->session[i]->id != NODE_PULLER) { /* has no row */
+            batch_session(n->open->batch, n->session[i]->id, &n->session[i]->row);
+        }
     }
     for (uint32_t i = 0; i < n->n_names; i++) {
         batch_namespace(n->open->batch, n->names[i].name, n->names[i].id, n->names[i].flags);
@@ -373,5 +379,8 @@ void work_committed(struct node *n, struct batch *batch, int32_t status)
     }
     batch_clear(w->batch);
     w->n_effects = w->n_members = w->puts = 0;
+    int64_t horizon = w->horizon;
+    w->horizon = 0;
+    horizon_committed(n, horizon, status);
     session_unstall(n);
 }

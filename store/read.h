@@ -58,11 +58,21 @@ _Static_assert(offsetof(struct slot_header, lineage) == offsetof(struct slot_hea
                    offsetof(struct berth_view, lineage) == offsetof(struct berth_view, checksum) + 8,
                "copied as one");
 
+/* Of a version that another region gave: under the pin the entry stays. */
+static inline uint64_t read_region(const struct berth *b, uint16_t index)
+{
+    const struct slots_super *s = b->slots.base;
+    return index < REGIONS_MAX ? atomic_load_explicit(&s->region_ids[index], memory_order_relaxed) : 0;
+}
+
 /* The reserved fields stay as they are: every store between two pins costs, since the exchange drains them all. */
 static inline void read_view(const struct berth *b, const struct slot_header *h, struct found f, struct berth_view *v)
 {
     uint64_t counter = h->version, region = b->region_id;
     uint32_t size = h->size;
+    if (__builtin_expect(h->region != 0, 0)) {
+        region = read_region(b, h->region);
+    }
     v->data = read_payload(b, h);
     v->size = size;
     v->version.counter = counter;

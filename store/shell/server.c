@@ -53,11 +53,13 @@ int64_t server_clock(struct server *s)
     int64_t mono = clock_ns(CLOCK_MONOTONIC);
     if (mono - s->offsets_read > OFFSETS_NS) {
         s->boot_offset = clock_ns(CLOCK_BOOTTIME) - mono;
+        s->raw_offset = clock_ns(CLOCK_MONOTONIC_RAW) - mono;
         s->wall_offset_us = (clock_ns(CLOCK_REALTIME) - mono) / 1000;
         s->offsets_read = mono;
     }
     s->now.mono = mono;
     s->now.boot = mono + s->boot_offset;
+    s->now.raw = mono + s->raw_offset; /* at most a tenth of OFFSETS_NS off: a lease has its grace for that */
     s->now.wall_us = (uint64_t)(mono / 1000 + s->wall_offset_us);
     return mono;
 }

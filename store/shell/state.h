@@ -95,7 +95,7 @@ struct server {
     struct region region;
     struct node *node;
     struct node_now now;
-    int64_t boot_offset, wall_offset_us,
+    int64_t boot_offset, raw_offset, wall_offset_us,
         offsets_read; /* of the other clocks from CLOCK_MONOTONIC; when they were read */
     uv_loop_t loop;
     uv_async_t async;

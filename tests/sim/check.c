@@ -77,6 +77,7 @@ void check_step(struct sim *s)
             check_pins(s, i);
         }
     }
+    check_peers(s);
     check_writers(s);
     if (s->changed && s->violations == 0) {
         s->changed = false;

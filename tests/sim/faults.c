@@ -17,7 +17,8 @@ const char *const fault_names[FAULTS] = {[FAULT_KILL] = "client_killed",
 
 const char *const mutation_names[MUTATIONS] = {
     [MUTATE_NOTHING] = "nothing",       [MUTATE_SCAN] = "scan",   [MUTATE_COMMIT] = "commit",
-    [MUTATE_QUARANTINE] = "quarantine", [MUTATE_ADOPT] = "adopt", [MUTATE_AGAIN] = "again"};
+    [MUTATE_QUARANTINE] = "quarantine", [MUTATE_ADOPT] = "adopt", [MUTATE_AGAIN] = "again",
+    [MUTATE_HORIZON] = "horizon",       [MUTATE_SERVE] = "serve", [MUTATE_RAW] = "raw"};
 
 static void gone(struct sim *s, uint32_t client, int64_t heard)
 {

@@ -52,8 +52,9 @@ static void print_json(const struct totals *t, uint64_t from)
 
 static int usage(void)
 {
-    fprintf(stderr, "usage: tests/sim/run [--seeds N] [--from SEED] [--steps K] [--break WHAT] [--json]\n"
-                    "  --break  the shell around the core lies: scan, commit, quarantine, adopt, again\n");
+    fprintf(stderr,
+            "usage: tests/sim/run [--seeds N] [--from SEED] [--steps K] [--break WHAT] [--json]\n"
+            "  --break  the shell around the core lies: scan, commit, quarantine, adopt, again, horizon, serve, raw\n");
     return 2;
 }
 

@@ -95,6 +95,15 @@ static void carry_out(struct sim *s, const struct node_command *k)
     case CMD_STOPPED:
         s->stopped = true;
         break;
+    case CMD_PUBLISHED:
+        sim_violation(s, "a command that nobody asked for");
+        break;
+    case CMD_LEASED:
+    case CMD_RENEWED:
+    case CMD_RECALL:
+    case CMD_SERVE:
+        peer_answer(s, k);
+        break;
     }
 }
 
@@ -138,6 +147,12 @@ static void adopt(struct sim *s)
 int shell_start(struct sim *s)
 {
     int e = open_index(s);
+    if (e == 0 && s->mutation == MUTATE_HORIZON) {
+        struct batch *b = batch_create();
+        batch_meta(b, META_LEASE_HORIZON, 0);
+        lmdb_ops.commit(s->index, b);
+        batch_destroy(b);
+    }
     e = e ? e : node_create(&s->node, &s->config);
     if (e) {
         sim_violation(s, "the node can't be made: %d", e);
@@ -175,6 +190,7 @@ void shell_close(struct sim *s)
 void shell_crash(struct sim *s)
 {
     shell_close(s);
+    peers_lost(s);
     s->flying = NULL;
     s->scanning = false;
     s->crash_in = 0;

@@ -156,9 +156,10 @@ int sim_open(struct sim *s, uint64_t seed, enum mutation mutation)
     memset(s, 0, sizeof *s);
     s->seed = s->random = seed;
     s->mutation = mutation;
-    s->now = (struct node_now){.mono = 1000 * MS, .boot = 5000 * MS, .wall_us = UINT64_C(1700000000000000)};
+    s->now =
+        (struct node_now){.mono = 1000 * MS, .boot = 5000 * MS, .raw = 300 * MS, .wall_us = UINT64_C(1700000000000000)};
     s->began = s->now.mono;
-    s->next_session = 1;
+    s->next_session = s->lives = 1;
     s->fault_rate = 40u << sim_below(s, 6);
     s->crowded = sim_chance(s, 6);
     s->keys = s->crowded ? SIM_KEYS : 8 + sim_below(s, 32);
@@ -172,6 +173,7 @@ int sim_open(struct sim *s, uint64_t seed, enum mutation mutation)
     make_region(s);
     make_keys(s);
     make_config(s);
+    peers_begin(s);
     int e = shell_start(s);
     for (uint32_t i = 0; i < SIM_CLIENTS && e == 0; i++) {
         client_start(s, i);
@@ -207,6 +209,8 @@ static void pass_time(struct sim *s, int64_t ns)
 {
     s->now.mono += ns;
     s->now.boot += ns;
+    int64_t raw = ns + ns * s->raw_ppm / 1000000;
+    s->now.raw += s->mutation == MUTATE_RAW ? 2 * raw : raw;
     s->now.wall_us += (uint64_t)ns / 1000;
 }
 
@@ -223,8 +227,10 @@ void sim_run(struct sim *s, uint64_t steps)
         s->step++;
         draw_time(s);
         uint32_t kind = sim_below(s, 100);
-        if (kind < 70) {
+        if (kind < 60) {
             client_step(s, sim_below(s, SIM_CLIENTS));
+        } else if (kind < 70) {
+            peer_step(s, sim_below(s, SIM_PEERS));
         } else {
             shell_step(s);
         }

@@ -16,8 +16,10 @@
 #include "store/slot.h"
 
 #define SIM_CLIENTS 6u
-#define SIM_TASKS 3u /* threads of a client */
-#define SIM_KEYS 96u /* of them a world uses `keys` */
+#define SIM_PEERS 4u
+#define SIM_LEASES 4u /* of a peer */
+#define SIM_TASKS 3u  /* threads of a client */
+#define SIM_KEYS 96u  /* of them a world uses `keys` */
 #define SIM_LABELS 2u
 #define SIM_SEGMENT 12u /* pin entries that stand for a segment of PINS_SEGMENT */
 #define SIM_ENTRIES (2 * SIM_SEGMENT)
@@ -47,7 +49,18 @@ enum fault {
 };
 extern const char *const fault_names[FAULTS];
 
-enum mutation { MUTATE_NOTHING, MUTATE_SCAN, MUTATE_COMMIT, MUTATE_QUARANTINE, MUTATE_ADOPT, MUTATE_AGAIN, MUTATIONS };
+enum mutation {
+    MUTATE_NOTHING,
+    MUTATE_SCAN,
+    MUTATE_COMMIT,
+    MUTATE_QUARANTINE,
+    MUTATE_ADOPT,
+    MUTATE_AGAIN,
+    MUTATE_HORIZON,
+    MUTATE_SERVE,
+    MUTATE_RAW,
+    MUTATIONS
+};
 extern const char *const mutation_names[MUTATIONS];
 
 enum put_state {
@@ -131,6 +144,31 @@ struct client {
     struct task task[SIM_TASKS];
 };
 
+struct peer_lease { /* as its reader has it */
+    bool used, serving;
+    uint64_t id, gen, token;
+    uint64_t life; /* of the connection to the node that gave it */
+    uint32_t slot;
+    int64_t deadline; /* the peer's clock */
+};
+
+enum peer_asked { PEER_IDLE, PEER_ASKED, PEER_DELIVERED, PEER_ANSWERED };
+
+struct peer {
+    bool connected;
+    uint32_t connection;
+    uint64_t incarnation;
+    int64_t base; /* of its clock, and how fast it runs */
+    int32_t rate_ppm;
+    enum peer_asked asked;
+    uint64_t request, tokens;
+    int64_t t0, ttl;
+    uint32_t key, renewing; /* SIM_LEASES: a new lease */
+    uint64_t renewing_id;
+    int32_t serve_status;
+    struct peer_lease lease[SIM_LEASES + 1]; /* the last one: answered, not taken yet */
+};
+
 struct sim {
     uint64_t seed, random, step, digest;
     enum mutation mutation;
@@ -172,6 +210,11 @@ struct sim {
     uint32_t open[SIM_OPEN], n_open;
     uint32_t top_slot;
     struct client client[SIM_CLIENTS];
+    struct peer peer[SIM_PEERS];
+    uint32_t connections;
+    uint64_t lives; /* of nodes, from 1 */
+    int32_t raw_ppm;
+    uint64_t leases, renewals, serves;
     uint64_t next_session;
 
     uint32_t fault_rate; /* one in so many steps */
@@ -222,6 +265,13 @@ void reader_begin(struct sim *s, uint32_t client, uint32_t task);
 void reader_step(struct sim *s, uint32_t client, uint32_t task);
 void payload_write(struct sim *s, uint32_t put, uint32_t block);
 uint32_t payload_blocks(uint32_t size);
+
+/* peer.c */
+void peers_begin(struct sim *s);
+void peer_step(struct sim *s, uint32_t peer);
+void peer_answer(struct sim *s, const struct node_command *k);
+void peers_lost(struct sim *s); /* the node is gone */
+void check_peers(struct sim *s);
 
 /* faults.c */
 void fault_step(struct sim *s);

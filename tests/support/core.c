@@ -58,6 +58,9 @@ static void carry_out(struct core *c, const struct node_command *k, uint32_t *sc
         c->closed++;
         break;
     default:
+        if (c->other) {
+            c->other(c, k);
+        }
         break;
     }
 }
@@ -90,6 +93,7 @@ void core_event(struct core *c, struct node_event ev)
     uint32_t scan = 0, n_slots = 0, *slots = NULL;
     c->now.mono += 100;
     c->now.boot += 100;
+    c->now.raw += 100;
     c->now.wall_us++;
     node_event(c->node, &ev, c->now);
     for (const struct node_command *k; (k = node_command(c->node));) {
@@ -114,6 +118,7 @@ void core_tick(struct core *c, int64_t ns)
 {
     c->now.mono += ns;
     c->now.boot += ns;
+    c->now.raw += ns;
     c->now.wall_us += (uint64_t)ns / 1000;
     core_event(c, (struct node_event){.kind = EV_TICK});
     core_turn(c);
@@ -129,7 +134,7 @@ static void start(struct core *c)
 
 void core_open(struct core *c, uint64_t pool, void (*options)(struct core *c))
 {
-    *c = (struct core){.now = {.mono = 1000000000, .boot = 2000000000, .wall_us = 1700000000000000}};
+    *c = (struct core){.now = {.mono = 1000000000, .boot = 2000000000, .raw = 500000000, .wall_us = 1700000000000000}};
     snprintf(c->dir, sizeof c->dir, "/dev/shm/berth-core-XXXXXX");
     assert_non_null(mkdtemp(c->dir));
     uint32_t headers = (uint32_t)(pool / PAGE_BYTES);

@@ -28,6 +28,7 @@ struct core {
     int fail_commits;  /* so many commits answer -ENOSPC */
     bool hold_commits; /* commits wait until core_commit */
     struct batch *flying;
+    void (*other)(struct core *c, const struct node_command *k); /* commands that nothing here carries out */
     uint64_t next_id;
     struct msg_reply *reply[CORE_REPLIES]; /* copies, in order */
     uint32_t n_replies;
