@@ -69,22 +69,6 @@ struct node_namespace {
 };
 
 enum node_event_kind {
-<<<<<<< HEAD
-    EV_START,     /* once, first: recovers what the region has; sessions that live were given by EV_ADOPT before */
-    EV_ADOPT,     /* session: of an earlier incarnation, alive, not attached yet */
-    EV_ATTACH,    /* session (new or adopted), writable */
-    EV_DETACHED,  /* its connection is gone; it may live */
-    EV_DEAD,      /* its process has ended, or it said DETACH: pins are gone */
-    EV_REQUEST,   /* session, message: already msg_check'ed */
-    EV_TOUCH,     /* session, slots: newest last, deepest first within a call */
-    EV_COMMITTED, /* batch, status */
-    EV_SCANNED,   /* scan, pinned bits */
-    EV_PINNED,    /* session, bytes: what a periodic scan found, for quotas */
-    EV_LIMITS,    /* limits: other ones from now on */
-    EV_TICK,      /* time passed */
-    EV_TURN,      /* no more events for now: start a commit if one is due */
-    EV_STOP       /* clean stop: commit what there is, then CMD_STOPPED */
-=======
     EV_START,       /* once, first: recovers what the region has; sessions that live were given by EV_ADOPT before */
     EV_ADOPT,       /* session: of an earlier incarnation, alive, not attached yet */
     EV_ATTACH,      /* session (new or adopted), writable */
@@ -95,6 +79,7 @@ enum node_event_kind {
     EV_COMMITTED,   /* batch, status */
     EV_SCANNED,     /* scan, pinned bits */
     EV_PINNED,      /* session, bytes: what a periodic scan found, for quotas */
+    EV_LIMITS,      /* limits: other ones from now on */
     EV_TICK,        /* time passed */
     EV_TURN,        /* no more events for now: start a commit if one is due */
     EV_STOP,        /* clean stop: commit what there is, then CMD_STOPPED */
@@ -105,7 +90,6 @@ enum node_event_kind {
     EV_PEER_GONE,   /* lease: peer, connection: its serves end, its leases stay until their end and are not renewed */
     EV_SERVE_BEGIN, /* lease: ref[0].id, token: CMD_SERVE follows: the slot is in use from then on .. */
     EV_SERVE_END    /* lease: token, reset: .. until here, even after the lease's end */
->>>>>>> leases
 };
 
 struct node_event {
@@ -116,19 +100,13 @@ struct node_event {
     const struct msg_head *message;
     const uint32_t *slots; /* TOUCH, slot numbers */
     uint32_t n_slots;
-<<<<<<< HEAD
     uint32_t scan;                    /* SCANNED: id of the command */
     const uint64_t *pinned;           /* SCANNED: bit i: slots[i] of the command is pinned by some session */
     uint64_t bytes;                   /* PINNED */
     const struct session_row *row;    /* ATTACH of a new session: kept in the index */
     const struct node_limits *limits; /* LIMITS */
-=======
-    uint32_t scan;  /* SCANNED: id of the command */
-    const uint64_t *pinned;          /* SCANNED: bit i: slots[i] of the command is pinned by some session */
-    uint64_t bytes;                  /* PINNED */
-    const struct session_row *row;   /* ATTACH of a new session: kept in the index */
-    uint64_t counter;                /* SEEN */
-    const struct lease_event *lease; /* LEASE .. SERVE_END */
+    uint64_t counter;                 /* SEEN */
+    const struct lease_event *lease;  /* LEASE .. SERVE_END */
 };
 
 #define PUBLISH_MAX 256u
@@ -146,7 +124,6 @@ struct node_publication {
     uint64_t route;           /* 0: the key's own hash; nothing keeps another yet */
     uint64_t counter, region; /* REMOVED: of the removal */
     uint64_t size, lineage;
->>>>>>> leases
 };
 
 enum node_command_kind {
