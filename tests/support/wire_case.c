@@ -243,7 +243,6 @@ static uint32_t any_head(struct wire_message *m, unsigned op)
 void wire_case_make(struct wire_case *w, unsigned op, bool most)
 {
     memset(&w->m, 0, sizeof w->m);
-    memset(w->item, 0, sizeof w->item);
     uint32_t items = any_head(&w->m, op);
     w->n = items == 0 ? 0 : most ? items : (uint32_t)one_to(draw_below(4) ? 8 : items);
     if (!most && wire_class(op) == WIRE_REPLY && draw_below(4) == 0) {
@@ -251,6 +250,7 @@ void wire_case_make(struct wire_case *w, unsigned op, bool most)
         w->n = 0;
         return;
     }
+    memset(w->item, 0, (w->n ? w->n : 1) * sizeof w->item[0]);
     any_body(w, most);
     for (uint32_t i = 0; i < w->n; i++)
         any_item(w, i, most);
