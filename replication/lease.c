@@ -13,9 +13,9 @@ struct owner {
 
 struct leases {
     struct leases_config config;
-    struct table by_key; /* GOOD only */
-    struct table by_id;  /* GOOD and ENDING */
-    struct list idle;    /* GOOD without users, least recently used first */
+    struct pull_table by_key; /* GOOD only */
+    struct pull_table by_id;  /* GOOD and ENDING */
+    struct list idle;         /* GOOD without users, least recently used first */
     uint64_t n_idle, idle_bytes;
     struct leases_usage usage;
     struct owner owner[LEASE_MEMBERS_MAX];
@@ -27,7 +27,8 @@ int leases_create(struct leases **out, const struct leases_config *config)
         return -EINVAL;
     }
     struct leases *ls = calloc(1, sizeof *ls);
-    if (!ls || table_create(&ls->by_key, config->max_leases) < 0 || table_create(&ls->by_id, config->max_leases) < 0) {
+    if (!ls || pull_table_create(&ls->by_key, config->max_leases) < 0 ||
+        pull_table_create(&ls->by_id, config->max_leases) < 0) {
         leases_destroy(ls);
         return -ENOMEM;
     }
@@ -65,8 +66,8 @@ void leases_destroy(struct leases *ls)
             lease_free(l);
         }
     }
-    table_destroy(&ls->by_key);
-    table_destroy(&ls->by_id);
+    pull_table_destroy(&ls->by_key);
+    pull_table_destroy(&ls->by_id);
     free(ls);
 }
 
@@ -89,12 +90,12 @@ static uint64_t key_hash(const struct leases *ls, struct key_ref key)
 
 static uint64_t id_hash(uint16_t member, uint64_t id)
 {
-    return table_mix(id * 1024 + member);
+    return pull_table_mix(id * 1024 + member);
 }
 
 static struct reader_lease *by_id(struct leases *ls, uint16_t member, uint64_t id)
 {
-    for (struct link *k = table_first(&ls->by_id, id_hash(member, id)); k; k = table_next(k)) {
+    for (struct pull_link *k = pull_table_first(&ls->by_id, id_hash(member, id)); k; k = pull_table_next(k)) {
         struct reader_lease *l = CONTAINER(k, struct reader_lease, by_id);
         if (l->member == member && l->terms.lease == id) {
             return l;
@@ -122,7 +123,7 @@ static void hide(struct leases *ls, struct reader_lease *l)
 {
     unidle(ls, l);
     if (l->state == LEASE_GOOD) {
-        table_remove(&ls->by_key, &l->by_key);
+        pull_table_remove(&ls->by_key, &l->by_key);
     }
 }
 
@@ -138,7 +139,7 @@ static void to_release(struct leases *ls, struct reader_lease *l)
 {
     struct owner *o = &ls->owner[l->member];
     hide(ls, l);
-    table_remove(&ls->by_id, &l->by_id);
+    pull_table_remove(&ls->by_id, &l->by_id);
     list_remove(&l->by_member);
     gone(ls, l);
     l->state = LEASE_RELEASE;
@@ -151,7 +152,7 @@ static void to_release(struct leases *ls, struct reader_lease *l)
 static void kill_lease(struct leases *ls, struct reader_lease *l)
 {
     hide(ls, l);
-    table_remove(&ls->by_id, &l->by_id);
+    pull_table_remove(&ls->by_id, &l->by_id);
     gone(ls, l);
     ls->usage.lost++;
     l->state = LEASE_DEAD;
@@ -229,8 +230,8 @@ struct reader_lease *leases_add(struct leases *ls, uint16_t member, uint64_t inc
     l->incarnation = incarnation;
     l->granted = start;
     l->deadline = start + terms->ttl_ns;
-    table_add(&ls->by_key, &l->by_key, key_hash(ls, key));
-    table_add(&ls->by_id, &l->by_id, id_hash(member, terms->lease));
+    pull_table_add(&ls->by_key, &l->by_key, key_hash(ls, key));
+    pull_table_add(&ls->by_id, &l->by_id, id_hash(member, terms->lease));
     list_push(&ls->owner[member].leases, &l->by_member);
     ls->usage.good++;
     ls->usage.granted++;
@@ -243,7 +244,7 @@ struct reader_lease *leases_find(struct leases *ls, struct key_ref key, int64_t 
                                  const uint64_t *skip)
 {
     struct reader_lease *best = NULL;
-    for (struct link *k = table_first(&ls->by_key, key_hash(ls, key)); k; k = table_next(k)) {
+    for (struct pull_link *k = pull_table_first(&ls->by_key, key_hash(ls, key)); k; k = pull_table_next(k)) {
         struct reader_lease *l = CONTAINER(k, struct reader_lease, by_key);
         bool skipped = skip && (skip[l->member / 64] >> l->member % 64 & 1);
         if (!skipped && is_key(l, key) && lease_may_post(l, check, need) && (!best || l->deadline > best->deadline)) {

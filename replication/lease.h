@@ -20,7 +20,7 @@
 
 #include "index/record.h"
 #include "replication/list.h"
-#include "replication/table.h"
+#include "replication/pull_table.h"
 
 #define LEASE_TTL_MAX_NS INT64_C(30000000000)
 #define LEASE_MEMBERS_MAX 1024u
@@ -93,7 +93,7 @@ struct reader_lease {
     enum lease_state state;
     bool renewing; /* the user's: a renewal is on its way */
     struct list by_use, by_member;
-    struct link by_key, by_id;
+    struct pull_link by_key, by_id;
     uint32_t key_size, ns;
     uint8_t key[];
 };

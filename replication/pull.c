@@ -130,14 +130,14 @@ static void defaults(struct pull_config *c)
 
 static int create_tables(struct puller *p)
 {
-    struct table *tables[] = {&p->fetches_by_key, &p->fetches_by_id, &p->seeks, &p->reads};
+    struct pull_table *tables[] = {&p->fetches_by_key, &p->fetches_by_id, &p->seeks, &p->reads};
     int e = 0;
     for (unsigned i = 0; i < 4; i++) {
-        e = e ? e : table_create(tables[i], p->config.max_keys);
+        e = e ? e : pull_table_create(tables[i], p->config.max_keys);
     }
-    e = e ? e : table_create(&p->requests, p->config.max_requests);
-    e = e ? e : table_create(&p->rpcs, 4096);
-    return e ? e : table_create(&p->floors, p->config.max_floors);
+    e = e ? e : pull_table_create(&p->requests, p->config.max_requests);
+    e = e ? e : pull_table_create(&p->rpcs, 4096);
+    return e ? e : pull_table_create(&p->floors, p->config.max_floors);
 }
 
 static void init_lists(struct puller *p)
@@ -242,18 +242,18 @@ void pull_destroy(struct puller *p)
             }
         }
         uint64_t at = 0;
-        for (struct link *l; (l = table_any(&p->requests, &at));) {
+        for (struct pull_link *l; (l = pull_table_any(&p->requests, &at));) {
             struct request *r = CONTAINER(l, struct request, by_id);
-            table_remove(&p->requests, l);
+            pull_table_remove(&p->requests, l);
             request_free(p, r);
         }
         bury_all(p);
         floors_free(p);
     }
-    struct table *tables[] = {&p->requests, &p->fetches_by_key, &p->fetches_by_id, &p->seeks,
-                              &p->reads,    &p->rpcs,           &p->floors};
+    struct pull_table *tables[] = {&p->requests, &p->fetches_by_key, &p->fetches_by_id, &p->seeks,
+                                   &p->reads,    &p->rpcs,           &p->floors};
     for (unsigned i = 0; i < sizeof tables / sizeof tables[0]; i++) {
-        table_destroy(tables[i]);
+        pull_table_destroy(tables[i]);
     }
     leases_destroy(p->leases);
     timers_destroy(&p->timers);
@@ -300,7 +300,7 @@ static void stop(struct puller *p)
 {
     p->stopping = true;
     for (uint64_t chain = 0; chain <= p->requests.mask; chain++) {
-        for (struct link *l = p->requests.chain[chain], *next; l; l = next) {
+        for (struct pull_link *l = p->requests.chain[chain], *next; l; l = next) {
             next = l->next;
             request_cancel(p, CONTAINER(l, struct request, by_id), -ECANCELED);
         }
@@ -332,7 +332,7 @@ static void handle(struct puller *p, const struct pull_event *ev)
         request_start(p, ev->request);
         break;
     case EV_PULL_CANCEL:
-        if ((r = request_find(p, ev->id))) {
+        if ((r = pull_request_find(p, ev->id))) {
             request_cancel(p, r, -ECANCELED);
         }
         break;

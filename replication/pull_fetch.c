@@ -8,7 +8,7 @@ static void fetch_begin(struct puller *p, struct fetch *f);
 
 struct fetch *fetch_find(struct puller *p, uint64_t id)
 {
-    for (struct link *l = table_first(&p->fetches_by_id, table_mix(id)); l; l = table_next(l)) {
+    for (struct pull_link *l = pull_table_first(&p->fetches_by_id, pull_table_mix(id)); l; l = pull_table_next(l)) {
         struct fetch *f = CONTAINER(l, struct fetch, by_id);
         if (f->id == id) {
             return f;
@@ -128,7 +128,7 @@ void fetch_leave(struct puller *p, struct item *i, int status)
 
 static struct fetch *find_replica(struct puller *p, const struct keybox *key)
 {
-    for (struct link *l = table_first(&p->fetches_by_key, key->hash); l; l = table_next(l)) {
+    for (struct pull_link *l = pull_table_first(&p->fetches_by_key, key->hash); l; l = pull_table_next(l)) {
         struct fetch *f = CONTAINER(l, struct fetch, by_key);
         if (key_same(f->key, key)) {
             return f;
@@ -174,9 +174,9 @@ static struct fetch *fetch_new(struct puller *p, const struct item *i, const str
     list_init(&f->items);
     list_init(&f->reads);
     list_push(&p->fetches, &f->all);
-    table_add(&p->fetches_by_id, &f->by_id, table_mix(f->id));
+    pull_table_add(&p->fetches_by_id, &f->by_id, pull_table_mix(f->id));
     if (f->destination == PULL_REPLICA) {
-        table_add(&p->fetches_by_key, &f->by_key, key->hash);
+        pull_table_add(&p->fetches_by_key, &f->by_key, key->hash);
     }
     return f;
 }
@@ -431,9 +431,9 @@ static void bury(struct puller *p, struct fetch *f)
     f->state = FETCH_ENDED;
     timers_clear(&p->timers, &f->timer);
     p->n_timers--;
-    table_remove(&p->fetches_by_id, &f->by_id);
+    pull_table_remove(&p->fetches_by_id, &f->by_id);
     if (f->destination == PULL_REPLICA) {
-        table_remove(&p->fetches_by_key, &f->by_key);
+        pull_table_remove(&p->fetches_by_key, &f->by_key);
     }
     list_remove(&f->all);
     list_push(&p->dead_fetches, &f->grave);

@@ -9,7 +9,7 @@
 
 static struct floor *find(struct puller *p, const struct keybox *k)
 {
-    for (struct link *l = table_first(&p->floors, k->hash); l; l = table_next(l)) {
+    for (struct pull_link *l = pull_table_first(&p->floors, k->hash); l; l = pull_table_next(l)) {
         struct floor *f = CONTAINER(l, struct floor, by_key);
         if (key_same(f->key, k)) {
             return f;
@@ -20,7 +20,7 @@ static struct floor *find(struct puller *p, const struct keybox *k)
 
 static void drop(struct puller *p, struct floor *f)
 {
-    table_remove(&p->floors, &f->by_key);
+    pull_table_remove(&p->floors, &f->by_key);
     list_remove(&f->by_time);
     key_drop(f->key);
     free(f);
@@ -65,7 +65,7 @@ void floor_set(struct puller *p, struct keybox *k, struct object_version v)
         list_remove(&f->by_time);
     } else if ((f = calloc(1, sizeof *f))) {
         f->key = key_keep(k);
-        table_add(&p->floors, &f->by_key, k->hash);
+        pull_table_add(&p->floors, &f->by_key, k->hash);
     } else {
         raise_bucket(p, k, v, p->mono);
         return;

@@ -54,7 +54,7 @@ struct item {
 };
 
 struct request {
-    struct link by_id;
+    struct pull_link by_id;
     struct list grave, flows;
     struct list turning; /* in puller.turning: the run of PREFIX is to be looked at, at the event's end */
     struct timer timer;
@@ -80,7 +80,7 @@ struct flow {
 struct rpc;
 
 struct seek {
-    struct link by_key;
+    struct pull_link by_key;
     struct list pending; /* in puller.asks or .grants until the event's end */
     struct list fetches;
     struct keybox *key;
@@ -114,7 +114,7 @@ enum fetch_state {
 enum fetch_after { AFTER_END, AFTER_RETRY };
 
 struct fetch {
-    struct link by_key, by_id;
+    struct pull_link by_key, by_id;
     struct list all, grave, items, in_seek, in_flow, reads;
     struct timer timer;
     struct out reserve, hash, seal, abort, corrupt;
@@ -155,7 +155,7 @@ struct fetch {
 };
 
 struct read {
-    struct link by_id;
+    struct pull_link by_id;
     struct list node; /* in fetch.reads */
     struct out post, cancel;
     struct fetch *fetch;
@@ -171,7 +171,7 @@ struct rpc_entry {
 };
 
 struct rpc {
-    struct link by_id;
+    struct pull_link by_id;
     struct list by_member;
     struct timer timer;
     struct out out;
@@ -201,7 +201,7 @@ struct member {
 };
 
 struct floor {
-    struct link by_key;
+    struct pull_link by_key;
     struct list by_time;
     struct keybox *key;
     struct object_version version;
@@ -220,7 +220,7 @@ struct puller {
     uint64_t serial;
     struct leases *leases;
     struct timers timers;
-    struct table requests, fetches_by_key, fetches_by_id, seeks, reads, rpcs, floors;
+    struct pull_table requests, fetches_by_key, fetches_by_id, seeks, reads, rpcs, floors;
     struct list fetches, asks, grants, sources, outs, dead_requests, dead_fetches, turning, floors_by_time;
     struct member *members;
     uint64_t n_keys, n_seeks, flying, n_timers;
@@ -256,7 +256,7 @@ static inline bool bit_get(const uint64_t *words, uint16_t i)
 /* ---- pull_request.c ---- */
 void request_start(struct puller *p, const struct pull_request *r);
 void request_cancel(struct puller *p, struct request *r, int status);
-struct request *request_find(struct puller *p, uint64_t id);
+struct request *pull_request_find(struct puller *p, uint64_t id);
 void request_free(struct puller *p, struct request *r);
 void item_done(struct puller *p, struct item *i, const struct fetch *f, int status); /* f: whose record, or NULL */
 void item_located(struct puller *p, struct item *i);

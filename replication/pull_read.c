@@ -202,7 +202,7 @@ static void post(struct puller *p, struct fetch *f, struct read *r, uint64_t len
     f->renewed = false;
     m->flying += length;
     p->flying += length;
-    table_add(&p->reads, &r->by_id, table_mix(r->id));
+    pull_table_add(&p->reads, &r->by_id, pull_table_mix(r->id));
     list_push(&f->reads, &r->node);
     out_add(p, &r->post, CMD_PULL_READ);
     p->counter[PULL_READS]++;
@@ -305,7 +305,7 @@ static void failed(struct puller *p, struct fetch *f, int status)
 
 static struct read *read_find(struct puller *p, uint64_t id)
 {
-    for (struct link *l = table_first(&p->reads, table_mix(id)); l; l = table_next(l)) {
+    for (struct pull_link *l = pull_table_first(&p->reads, pull_table_mix(id)); l; l = pull_table_next(l)) {
         struct read *r = CONTAINER(l, struct read, by_id);
         if (r->id == id) {
             return r;
@@ -337,7 +337,7 @@ void read_completed(struct puller *p, const struct pull_event *ev)
     }
     struct fetch *f = r->fetch;
     account(p, r, ev);
-    table_remove(&p->reads, &r->by_id);
+    pull_table_remove(&p->reads, &r->by_id);
     list_remove(&r->node);
     list_remove(&r->post.node);
     list_remove(&r->cancel.node);

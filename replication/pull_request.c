@@ -3,9 +3,9 @@
 
 #include <errno.h>
 
-struct request *request_find(struct puller *p, uint64_t id)
+struct request *pull_request_find(struct puller *p, uint64_t id)
 {
-    for (struct link *l = table_first(&p->requests, table_mix(id)); l; l = table_next(l)) {
+    for (struct pull_link *l = pull_table_first(&p->requests, pull_table_mix(id)); l; l = pull_table_next(l)) {
         struct request *r = CONTAINER(l, struct request, by_id);
         if (r->id == id) {
             return r;
@@ -26,7 +26,7 @@ void request_free(struct puller *p, struct request *r)
 
 static void request_done(struct puller *p, struct request *r)
 {
-    table_remove(&p->requests, &r->by_id);
+    pull_table_remove(&p->requests, &r->by_id);
     timers_clear(&p->timers, &r->timer);
     p->n_timers--;
     p->n_keys -= r->n;
@@ -190,7 +190,7 @@ static struct request *request_new(struct puller *p, const struct pull_request *
         r->results[i].member = PULL_MEMBER_NONE;
     }
     p->n_keys += n;
-    table_add(&p->requests, &r->by_id, table_mix(r->id));
+    pull_table_add(&p->requests, &r->by_id, pull_table_mix(r->id));
     return r;
 }
 
@@ -213,7 +213,7 @@ static void start_item(struct puller *p, struct item *i, const struct pull_key *
 /* Without memory even for the answer nothing is said: the caller's own deadline ends it. */
 void request_start(struct puller *p, const struct pull_request *in)
 {
-    if (request_find(p, in->id)) {
+    if (pull_request_find(p, in->id)) {
         return;
     }
     int e = request_good(p, in);

@@ -28,7 +28,7 @@ static struct rpc *rpc_new(struct puller *p, enum pull_command_kind kind, uint16
     r->deadline = p->mono + p->config.rpc_ns;
     r->timer.kind = TIMER_RPC;
     timers_set(&p->timers, &r->timer, r->deadline);
-    table_add(&p->rpcs, &r->by_id, table_mix(r->id));
+    pull_table_add(&p->rpcs, &r->by_id, pull_table_mix(r->id));
     list_push(&m->rpcs, &r->by_member);
     m->n_rpcs++;
     out_add(p, &r->out, kind);
@@ -53,7 +53,7 @@ void rpc_free(struct puller *p, struct rpc *r)
     list_remove(&r->out.node);
     list_remove(&r->by_member);
     p->members[r->member].n_rpcs--;
-    table_remove(&p->rpcs, &r->by_id);
+    pull_table_remove(&p->rpcs, &r->by_id);
     timers_clear(&p->timers, &r->timer);
     p->n_timers--;
     free(r);
@@ -61,7 +61,7 @@ void rpc_free(struct puller *p, struct rpc *r)
 
 static struct rpc *rpc_find(struct puller *p, uint64_t id)
 {
-    for (struct link *l = table_first(&p->rpcs, table_mix(id)); l; l = table_next(l)) {
+    for (struct pull_link *l = pull_table_first(&p->rpcs, pull_table_mix(id)); l; l = pull_table_next(l)) {
         struct rpc *r = CONTAINER(l, struct rpc, by_id);
         if (r->id == id) {
             return r;

@@ -11,7 +11,7 @@
 
 static struct seek *seek_find(struct puller *p, const struct fetch *f)
 {
-    for (struct link *l = table_first(&p->seeks, f->key->hash); l; l = table_next(l)) {
+    for (struct pull_link *l = pull_table_first(&p->seeks, f->key->hash); l; l = pull_table_next(l)) {
         struct seek *s = CONTAINER(l, struct seek, by_key);
         if (s->shared && key_same(s->key, f->key) && memcmp(s->skip, f->avoid, sizeof s->skip) == 0) {
             return s;
@@ -52,14 +52,14 @@ static struct seek *seek_new(struct puller *p, struct fetch *f)
     bit_set(s->tried, p->config.self);
     list_init(&s->fetches);
     find_homes(p, s);
-    table_add(&p->seeks, &s->by_key, f->key->hash);
+    pull_table_add(&p->seeks, &s->by_key, f->key->hash);
     p->n_seeks++;
     return s;
 }
 
 static void seek_free(struct puller *p, struct seek *s)
 {
-    table_remove(&p->seeks, &s->by_key);
+    pull_table_remove(&p->seeks, &s->by_key);
     list_remove(&s->pending);
     if (s->rpc) {
         s->rpc->entry[s->rpc_entry].seek = NULL;

@@ -213,7 +213,7 @@ void horizon_turn(struct node *n)
 {
     struct lease_table *t = &n->lease;
     leases_expire(n);
-    leases_recall(n);
+    leases_recall_idle(n);
     if (t->closed_until && n->now.boot >= t->closed_until) {
         open_up(n);
     }

@@ -180,7 +180,7 @@ bool leases_recall_oldest(struct node *n)
     return n->lease.oldest != LEASE_NONE && recall(n, &n->lease.entry[n->lease.oldest]);
 }
 
-void leases_recall(struct node *n)
+void leases_recall_idle(struct node *n)
 {
     struct lease_table *t = &n->lease;
     for (uint32_t i = 0; i < LEASE_RECALLS && t->idle_bytes > n->c.lease.idle_bytes; i++) {

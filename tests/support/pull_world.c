@@ -101,7 +101,7 @@ static const uint8_t key_bytes[KEYS] = "ABCDEFGHIJKLMNOP";
 
 static uint64_t content_of(uint32_t key, uint32_t version)
 {
-    return table_mix(key * 1000 + version + 1) | 1;
+    return pull_table_mix(key * 1000 + version + 1) | 1;
 }
 
 static uint64_t size_of(uint32_t key)

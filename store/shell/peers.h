@@ -1,0 +1,43 @@
+/* peers.h: what makes a node one of several: the member list, the connections, and the parts that talk over them.
+ *
+ * All on the node's thread. NULL stands for a node without peers everywhere here: then nothing is done and nothing costs.
+ */
+#ifndef BERTH_SHELL_PEERS_H
+#define BERTH_SHELL_PEERS_H
+
+#include "store/node.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct peers;
+struct server;
+
+/* Whether the settings ask for peers at all: an address to listen on, or a member list. */
+bool peers_wanted(const struct server *s);
+
+/* After recovery, before clients are listened for. Listens, and begins to connect; *out is NULL where nothing is wanted.
+ * 0; -EINVAL, -EADDRINUSE, -EADDRNOTAVAIL, -EHOSTUNREACH, -EACCES, -EMFILE, -ENOMEM, with a sentence in why. */
+int peers_open(struct peers **out, struct server *s, char *why, size_t why_size);
+
+/* One pass: what has come, what is due, and what has been queued is sent. True: there was work. Not from dispatch. */
+bool peers_turn(struct peers *p);
+/* When peers_turn is wanted by the clock (server_clock); INT64_MAX: not at all. */
+int64_t peers_timer(const struct peers *p);
+/* Something is left to be done at once: the node must not sleep. */
+bool peers_busy(const struct peers *p);
+
+/* A command of the node core that is the peers': LEASED, RENEWED, RECALL, PUBLISHED, SERVE. Called from dispatch. */
+void peers_command(struct peers *p, const struct node_command *c);
+
+/* GOODBYE to everybody, and no new connection. Once, before EV_STOP. */
+void peers_stop(struct peers *p);
+/* Waits a little (PEERS_LINGER_NS) for the other ends to hang up, then ends everything. */
+void peers_close(struct peers *p);
+
+/* For reports: an array of objects, a member each; NULL: no memory. Metrics are appended to f in Prometheus' format. */
+json_t *peers_report(const struct peers *p);
+
+#endif

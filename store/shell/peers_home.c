@@ -1,0 +1,55 @@
+/* peers_home.c: the home's table, questions to it, and this node's publications. */
+#include "store/shell/peers_internal.h"
+
+#include <errno.h>
+
+void home_part_ask(struct peers *p, struct link *from, const struct wire_message *m, struct wire_reader *items,
+                   int64_t deadline)
+{
+    (void)p, (void)items, (void)deadline;
+    link_refuse(from, m->head.op, m->head.id, -EOPNOTSUPP);
+}
+
+void home_part_publish(struct peers *p, struct link *from, const struct wire_message *m, struct wire_reader *items,
+                       int64_t deadline)
+{
+    (void)p, (void)items, (void)deadline;
+    link_refuse(from, m->head.op, m->head.id, -EOPNOTSUPP);
+}
+
+int home_part_open(struct peers *p, char *why, size_t why_size)
+{
+    (void)p, (void)why, (void)why_size;
+    return 0;
+}
+
+void home_part_close(struct peers *p)
+{
+    (void)p;
+}
+
+int64_t home_part_timer(const struct peers *p)
+{
+    (void)p;
+    return INT64_MAX;
+}
+
+void home_part_turn(struct peers *p, int64_t now)
+{
+    (void)p, (void)now;
+}
+
+void home_part_up(struct peers *p, uint16_t number, const struct peer_identity *other)
+{
+    (void)p, (void)number, (void)other;
+}
+
+void home_part_down(struct peers *p, uint16_t number, uint32_t serial, int32_t status)
+{
+    (void)p, (void)number, (void)serial, (void)status;
+}
+
+void home_part_command(struct peers *p, const struct node_command *c)
+{
+    (void)p, (void)c;
+}
