@@ -11,6 +11,7 @@
 
 #include "store/berth.h"
 #include "store/shell/log.h"
+#include "store/shell/settings_value.h"
 
 #define OPTIONS_MAX 40u
 #define LINE_SIZE 1024
@@ -55,9 +56,10 @@ static void enter_section(struct ini *in, const char *text)
         return;
     }
     snprintf(in->section, sizeof in->section, "%.*s", (int)(end - text), text);
-    if (strcmp(in->section, "node") && !namespace_of(in->section)) {
-        char sentence[LINE_SIZE + 64];
-        snprintf(sentence, sizeof sentence, "unknown section '%s': there are [node] and [namespace NAME]", in->section);
+    if (strcmp(in->section, "node") && strcmp(in->section, "peers") && !namespace_of(in->section)) {
+        char sentence[LINE_SIZE + 96];
+        snprintf(sentence, sizeof sentence, "unknown section '%s': there are [node], [peers] and [namespace NAME]",
+                 in->section);
         ini_fail(in, -EINVAL, sentence);
     }
 }
@@ -98,6 +100,8 @@ static int ini_value(void *arg, const char *section, const char *name, const cha
     }
     if (space)
         rc = settings_namespace(&in->c->settings, space, name, value, where, sentence, sizeof sentence);
+    else if (!strcmp(in->section, "peers"))
+        rc = settings_peer(&in->c->settings, name, value, where, sentence, sizeof sentence);
     else
         rc = settings_set(&in->c->settings, name, value, ORIGIN_FILE, where, sentence, sizeof sentence);
     return rc < 0 ? ini_fail(in, rc, sentence) : 1;
@@ -268,12 +272,30 @@ static void print_origin(const struct settings *s, unsigned i)
     printf("%s%s%s", names[s->source[i].origin], *where ? " " : "", where);
 }
 
+static void print_peers(const struct settings *s)
+{
+    if (s->n_peers == 0)
+        return;
+    printf("\n[peers] ; ");
+    print_origin(s, SET_PEERS);
+    putchar('\n');
+    for (uint32_t i = 0; i < s->n_peers; i++) {
+        const struct settings_peer *p = &s->peers[i];
+        printf("%s =%s%s", p->name, *p->address ? " " : "", p->address);
+        if (*p->address && p->weight != 1)
+            printf(" %u", p->weight);
+        putchar('\n');
+    }
+}
+
 void config_print(const struct berthd_config *c)
 {
     const struct settings *s = &c->settings;
     printf("; %s\n[node]\n", c->file ? c->file : "no file was read");
     for (unsigned i = 0; i < settings_count; i++) {
         char value[300], line[400];
+        if (i == SET_PEERS && s->n_peers > 0)
+            continue; /* a section of its own, whatever its length */
         settings_value(s, i, value, sizeof value);
         snprintf(line, sizeof line, "%s = %s", settings_table[i].name, value);
         printf("%-48s ; ", line);
@@ -283,6 +305,7 @@ void config_print(const struct berthd_config *c)
             printf(", %llu bytes", (unsigned long long)bytes);
         putchar('\n');
     }
+    print_peers(s);
     for (uint32_t i = 0; i < s->n_namespaces; i++)
         printf("\n[namespace %s]\nreplaceable = %s\n", s->namespaces[i].name,
                s->namespaces[i].replaceable ? "yes" : "no");
@@ -297,7 +320,8 @@ void config_help(void)
            "  --help               this\n"
            "  --version            print the version\n\n"
            "Settings: as flag --NAME, as variable BERTH_NAME (capitals, _ for -), as key in [node] of the INI file;\n"
-           "flags win over variables, variables over the file. [namespace NAME] takes replaceable = yes|no.\n"
+           "flags win over variables, variables over the file. [namespace NAME] takes replaceable = yes|no,\n"
+           "[peers] takes NAME = tcp://HOST:PORT [WEIGHT], one a line, this node among them.\n"
            "Sizes: K M G KiB MiB GiB are binary, KB MB GB decimal. Durations: 500ms, 1s, 5m, 2h.\n\n",
            BERTHD_CONFIG);
     for (unsigned i = 0; i < settings_count; i++) {

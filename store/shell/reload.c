@@ -41,6 +41,10 @@ static int check_fixed(const struct settings *old, const struct settings *fresh,
                  settings_table[i].name, then, now);
         return -EINVAL;
     }
+    if (old->n_peers != fresh->n_peers || memcmp(old->peers, fresh->peers, old->n_peers * sizeof old->peers[0]) != 0) {
+        snprintf(why, why_size, "peers can't change while the node runs: restart it, or set them back");
+        return -EINVAL;
+    }
     if (!same_namespaces(old, fresh)) {
         snprintf(why, why_size, "namespaces can't change while the node runs: restart it, or set them back");
         return -EINVAL;

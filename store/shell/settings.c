@@ -35,6 +35,17 @@ const struct setting settings_table[] = {
     [SET_QUARANTINE] = {"quarantine", "DURATION", "1s", "between a writer's death and reuse of its slots"},
     [SET_LOG_LEVEL] = {"log-level", "error|warning|info|debug", "info", "how much is logged"},
     [SET_LOG_FORMAT] = {"log-format", "text|json", "text", "how a line of the log looks"},
+    [SET_NAME] = {"name", "NAME", "the host's name", "this node's name among its peers"},
+    [SET_CLUSTER] = {"cluster", "NAME", "berth", "peers of another cluster are refused"},
+    [SET_LISTEN] = {"listen", "off|tcp://HOST:PORT", "off", "where peers connect to; port 0: a free one"},
+    [SET_PEER_TRUST] = {"peer-trust", "host|network", "host",
+                        "who may be a peer: processes of this host, or whoever reaches the address"},
+    [SET_PEERS] = {"peers", "NAME=tcp://HOST:PORT[*WEIGHT][,..]", "none",
+                   "all nodes, this one included, the same list on each; may be repeated"},
+    [SET_HOMES] = {"homes", "N", "2", "nodes that know where a key is, 1 to 3; at most as many as there are"},
+    [SET_LEASE] = {"lease", "DURATION", "5s", "how long a peer may read an object that it was given; at most 30s"},
+    [SET_LEASE_QUOTA] = {"lease-quota", "SIZE|PERCENT", "50%", "most that one peer may have leased"},
+    [SET_VERIFY] = {"verify", "always|1/N|lease", "always", "which objects from peers have their checksum verified"},
 };
 const unsigned settings_count = sizeof settings_table / sizeof *settings_table;
 _Static_assert(SETTINGS <= sizeof((struct settings *)0)->source / sizeof((struct settings *)0)->source[0], "source");
@@ -45,12 +56,13 @@ void settings_init(struct settings *s)
     for (unsigned i = 0; i < settings_count; i++) {
         const char *fallback = settings_table[i].fallback;
         snprintf(s->source[i].text, sizeof s->source[i].text, "%s", fallback);
-        if (i != SET_REGION && i != SET_SOCKET)
+        if (i != SET_REGION && i != SET_SOCKET && i != SET_NAME)
             value_parse(s, i, fallback);
     }
     snprintf(s->region, sizeof s->region, "/dev/shm/berth-%u", (unsigned)geteuid());
     _Static_assert(sizeof s->socket == WHERE_PATH, "socket");
     where_to_serve(s->socket);
+    default_name(s->name, sizeof s->name);
 }
 
 static int find(const char *name)
@@ -72,10 +84,10 @@ static void say_unknown(const char *name, char *why, size_t size)
         at += snprintf(why + at, size - (size_t)at, "%s %s", i > 0 ? "," : "", settings_table[i].name);
 }
 
-/* Classes are a list: a repetition from the same place adds, one from a later place begins anew. */
+/* Lists: a repetition from the same place adds, one from a later place begins anew. */
 static bool adds(const struct settings *s, unsigned i, enum setting_origin origin)
 {
-    return i == SET_CLASS && s->source[i].origin == origin && origin != ORIGIN_DEFAULT;
+    return s->source[i].origin == origin && origin != ORIGIN_DEFAULT;
 }
 
 int settings_set(struct settings *s, const char *name, const char *value, enum setting_origin origin, const char *where,
@@ -93,8 +105,10 @@ int settings_set(struct settings *s, const char *name, const char *value, enum s
         return -ENOMEM;
     }
     *copy = *s;
-    if (!adds(s, i, origin) && i == SET_CLASS)
+    if (i == SET_CLASS && !adds(s, i, origin))
         copy->n_classes = 0;
+    if (i == SET_PEERS && !adds(s, i, origin))
+        copy->n_peers = 0;
     int e = value_parse(copy, i, value);
     if (e != 0) {
         char shown[100];
@@ -108,6 +122,24 @@ int settings_set(struct settings *s, const char *name, const char *value, enum s
     }
     free(copy);
     return e != 0 ? -EINVAL : 0;
+}
+
+int settings_peer(struct settings *s, const char *name, const char *value, const char *where, char *why,
+                  size_t why_size)
+{
+    char text[SETTINGS_NODE_NAME + SETTINGS_ADDRESS + 32], address[SETTINGS_ADDRESS] = "", weight[16] = "", rest[2];
+    int n = sscanf(value, "%255s %15s %1s", address, weight, rest);
+    if (n == 3 || strchr(name, ',') || strchr(name, '=') || strchr(value, ',')) {
+        snprintf(why, why_size, "a peer is NAME = tcp://HOST:PORT, or NAME = tcp://HOST:PORT WEIGHT");
+        return -EINVAL;
+    }
+    int size =
+        snprintf(text, sizeof text, "%s%s%s%s%s", name, *address ? "=" : "", address, *weight ? "*" : "", weight);
+    if (size < 0 || (size_t)size >= sizeof text) {
+        snprintf(why, why_size, "the peer's name or address is too long");
+        return -EINVAL;
+    }
+    return settings_set(s, "peers", text, ORIGIN_FILE, where, why, why_size);
 }
 
 static bool name_is_valid(const char *name)
@@ -176,6 +208,7 @@ static int resolve_marks(struct settings *s, char *why, size_t why_size)
     /* The distance of the defaults, for whoever sets only the high mark. */
     s->low = low_given ? value_share(s->source[SET_LOW].text, s->pool) : s->high / 19 * 18 + s->high % 19 * 18 / 19;
     s->draft_quota = value_share(s->source[SET_DRAFT_QUOTA].text, s->pool);
+    s->lease_quota = value_share(s->source[SET_LEASE_QUOTA].text, s->pool);
     if (s->high > s->pool || s->high == 0) {
         snprintf(why, why_size, "'high' is %s, the pool %s: set it above 0 and to at most the pool",
                  s->source[SET_HIGH].text, amount(s->pool, text));
@@ -198,5 +231,6 @@ int settings_finish(struct settings *s, char *why, size_t why_size)
         long cpus = sysconf(_SC_NPROCESSORS_ONLN);
         s->threads = cpus < 1 ? 1 : cpus > 8 ? 8 : (uint32_t)cpus;
     }
-    return resolve_marks(s, why, why_size);
+    int e = resolve_marks(s, why, why_size);
+    return e != 0 ? e : finish_peers(s, why, why_size);
 }

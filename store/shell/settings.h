@@ -9,8 +9,24 @@
 
 #define SETTINGS_CLASSES 32u
 #define SETTINGS_NAMESPACES 256u
+#define SETTINGS_PEERS 128u    /* members of the list, this node included */
+#define SETTINGS_NODE_NAME 64u /* bytes of a node's or a cluster's name, its NUL included */
+#define SETTINGS_ADDRESS 256u  /* bytes of an address, its NUL included */
+#define SETTINGS_WEIGHT_MAX 65535u
 
 enum setting_origin { ORIGIN_DEFAULT, ORIGIN_FILE, ORIGIN_ENVIRONMENT, ORIGIN_URL, ORIGIN_FLAG }; /* later ones win */
+
+enum peer_trust {
+    TRUST_HOST,   /* peers are on this host: loopback addresses only */
+    TRUST_NETWORK /* whoever reaches the address may read and write all objects */
+};
+
+/* A member of the list. */
+struct settings_peer {
+    char name[SETTINGS_NODE_NAME];
+    char address[SETTINGS_ADDRESS]; /* tcp://HOST:PORT; empty: left out, for this node only */
+    uint32_t weight;                /* 1 .. SETTINGS_WEIGHT_MAX; its share as a home */
+};
 
 struct settings {
     char region[256];  /* directory; default /dev/shm/berth-UID */
@@ -35,7 +51,17 @@ struct settings {
     uint32_t log_format;   /* enum log_format: text | json */
     struct node_namespace namespaces[SETTINGS_NAMESPACES]; /* [namespace NAME] replaceable = yes|no */
     uint32_t n_namespaces;
-    bool embedded; /* by server_embedded: a private region, removed at close; no listening socket, no WRITEMAP */
+    char name[SETTINGS_NODE_NAME];    /* of this node among its peers; default: the host's */
+    char cluster[SETTINGS_NODE_NAME]; /* nodes of another one are refused; default berth */
+    char listen[SETTINGS_ADDRESS]; /* off | tcp://HOST:PORT, port 0: a free one. Default: its own entry's, else off */
+    uint32_t peer_trust;           /* enum peer_trust; default host */
+    struct settings_peer peers[SETTINGS_PEERS]; /* with this node's own entry; after settings_finish sorted by name */
+    uint32_t n_peers;
+    uint32_t homes;       /* of a key, 1 .. 3; default 2, and at most the members */
+    int64_t lease_ns;     /* duration of a lease that asks for none; default 5s, at most 30s */
+    uint64_t lease_quota; /* bytes that one peer may have leased; default 50% of the pool */
+    uint32_t verify;      /* one transfer in so many is verified: 1 always (the default), 0 none: the lease alone */
+    bool embedded;        /* by server_embedded: a private region, removed at close; no listening socket, no WRITEMAP */
     struct {
         enum setting_origin origin;
         char text[128];                  /* as given */
@@ -58,6 +84,11 @@ void settings_init(struct settings *s);
  * checked). 0, -ENOENT (unknown name), -EINVAL; why[] has a sentence that names option, value and accepted units. */
 int settings_set(struct settings *s, const char *name, const char *value, enum setting_origin origin, const char *where,
                  char *why, size_t why_size);
+/* NAME = ADDRESS [WEIGHT] of the [peers] section; adds to what the file has said. */
+int settings_peer(struct settings *s, const char *name, const char *value, const char *where, char *why,
+                  size_t why_size);
+/* Whether the node is to be one of several. */
+bool settings_wants_peers(const struct settings *s);
 /* A key of a [namespace NAME] section. */
 int settings_namespace(struct settings *s, const char *name, const char *key, const char *value, const char *where,
                        char *why, size_t why_size);

@@ -10,15 +10,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SIZE_UNITS "write bytes, or a number with K M G T, KiB MiB GiB TiB (binary) or KB MB GB TB (decimal)"
-
 /* 16 TiB less a unit: a page's number has 32 bits. */
 #define POOL_MAX ((UINT64_C(1) << 44) - UNIT_BYTES)
+
+#define LEASE_LEAST_NS 100000000 /* a shorter one is over before much of a transfer is */
 
 static const char *const lock_names[] = {"off", "auto", "required", NULL};
 static const char *const level_names[] = {"error", "warning", "info", "debug", NULL};
 
 static const char *const format_names[] = {"text", "json", NULL};
+static const char *const trust_names[] = {"host", "network", NULL};
 
 static int parse_name(const char *const *names, const char *text)
 {
@@ -156,7 +157,7 @@ static int parse_text(const char *text, char *out, size_t size)
 }
 
 /* Without authentication nothing but this host may ask: an address that is no loopback address is refused. */
-static bool is_loopback(const char *text)
+bool address_is_loopback(const char *text)
 {
     const char *colon = strrchr(text, ':');
     uint64_t port;
@@ -174,7 +175,7 @@ static bool is_loopback(const char *text)
 static int parse_metrics(const char *text, char *out, size_t size)
 {
     bool file = strncmp(text, "unix:", 5) == 0 && text[5] != '\0';
-    if (strcmp(text, "off") != 0 && !file && !is_loopback(text))
+    if (strcmp(text, "off") != 0 && !file && !address_is_loopback(text))
         return -EINVAL;
     return parse_text(text, out, size);
 }
@@ -229,12 +230,28 @@ static int parse_policy(const char *text, char *out, size_t size)
     return evict_find(text) == NULL ? -EINVAL : parse_text(text, out, size);
 }
 
-static int parse_small(const char *text, uint64_t most, uint32_t *out)
+static int parse_range(const char *text, uint64_t least, uint64_t most, uint32_t *out)
 {
     uint64_t n;
-    int e = parse_count(text, 0, most, &n);
+    int e = parse_count(text, least, most, &n);
     if (e == 0)
         *out = (uint32_t)n;
+    return e;
+}
+
+static int parse_small(const char *text, uint64_t most, uint32_t *out)
+{
+    return parse_range(text, 0, most, out);
+}
+
+static int parse_lease(const char *text, int64_t *out)
+{
+    int64_t ns;
+    int e = parse_duration(text, &ns);
+    if (e == 0 && (ns < LEASE_LEAST_NS || ns > LEASE_TTL_LIMIT_NS))
+        return -ERANGE;
+    if (e == 0)
+        *out = ns;
     return e;
 }
 
@@ -303,57 +320,28 @@ int value_parse(struct settings *s, unsigned index, const char *text)
         return parse_choice(level_names, text, &s->log_level);
     case SET_LOG_FORMAT:
         return parse_choice(format_names, text, &s->log_format);
+    case SET_NAME:
+        return parse_node_name(text, s->name, sizeof s->name);
+    case SET_CLUSTER:
+        return parse_node_name(text, s->cluster, sizeof s->cluster);
+    case SET_LISTEN:
+        return parse_listen(text, s->listen, sizeof s->listen);
+    case SET_PEER_TRUST:
+        return parse_choice(trust_names, text, &s->peer_trust);
+    case SET_PEERS:
+        return parse_peers(s, text);
+    case SET_HOMES:
+        return parse_range(text, 1, 3, &s->homes);
+    case SET_LEASE:
+        return parse_lease(text, &s->lease_ns);
+    case SET_LEASE_QUOTA:
+        return check_share(text);
+    case SET_VERIFY:
+        return parse_verify(text, &s->verify);
     case SETTINGS:
         break;
     }
     return -EINVAL;
-}
-
-const char *value_units(unsigned index, int error)
-{
-    bool range = error == -ERANGE;
-    switch ((enum setting_index)index) {
-    case SET_REGION:
-        return range ? "the path is too long: at most 255 bytes" : "it is empty: write a path";
-    case SET_SOCKET:
-        return range ? "the path is too long: at most 107 bytes" : "it is empty: write a path";
-    case SET_METRICS:
-        return "write off, unix:PATH or HOST:PORT with a loopback address: there is no authentication";
-    case SET_POLICY:
-        return "there is no such policy: write lru";
-    case SET_POOL:
-    case SET_MR_SIZE:
-        return range ? "it must be above 0 and below 16TiB: " SIZE_UNITS : "that is no size: " SIZE_UNITS;
-    case SET_INDEX_SIZE:
-        return range ? "it must be at least 256KiB: " SIZE_UNITS : "that is no size: write auto, or " SIZE_UNITS;
-    case SET_MAX_OBJECTS:
-        return "write auto, or a number from 1 to 4294967294";
-    case SET_HIGH:
-    case SET_LOW:
-    case SET_DRAFT_QUOTA:
-        return range ? "it must be above 0 and at most 100%" : "that is no share: write 95%, or a size: " SIZE_UNITS;
-    case SET_PIN_QUOTA:
-        return "that is no size: " SIZE_UNITS;
-    case SET_CLASS:
-        return range ? "classes are 1 byte to 1GiB, 32 at most" : "that is no size: write none, or " SIZE_UNITS;
-    case SET_LOCK:
-        return "write off, auto or required";
-    case SET_THREADS:
-        return "write a number from 0 to 64";
-    case SET_SPIN:
-        return "write a number of microseconds from 0 to 1000000";
-    case SET_MODE:
-        return "write 0600, or 0640 to let a group read: no mode lets it write";
-    case SET_QUARANTINE:
-        return range ? "it must be at most 24h" : "that is no duration: write a number with ns, us, ms, s, m or h";
-    case SET_LOG_LEVEL:
-        return "write error, warning, info or debug";
-    case SET_LOG_FORMAT:
-        return "write text or json";
-    case SETTINGS:
-        break;
-    }
-    return "there is no such setting";
 }
 
 /* ---- showing ---- */
@@ -407,6 +395,8 @@ static const uint64_t *size_field(const struct settings *s, unsigned index)
         return &s->low;
     case SET_DRAFT_QUOTA:
         return &s->draft_quota;
+    case SET_LEASE_QUOTA:
+        return &s->lease_quota;
     case SET_PIN_QUOTA:
         return &s->pin_quota;
     default:
@@ -416,7 +406,7 @@ static const uint64_t *size_field(const struct settings *s, unsigned index)
 
 bool settings_share(const struct settings *s, unsigned index, uint64_t *bytes)
 {
-    bool is = index == SET_HIGH || index == SET_LOW || index == SET_DRAFT_QUOTA;
+    bool is = index == SET_HIGH || index == SET_LOW || index == SET_DRAFT_QUOTA || index == SET_LEASE_QUOTA;
     if (is)
         *bytes = *size_field(s, index);
     return is;
@@ -446,6 +436,14 @@ static const char *text_field(const struct settings *s, unsigned index)
         return level_names[s->log_level];
     case SET_LOG_FORMAT:
         return format_names[s->log_format];
+    case SET_NAME:
+        return s->name;
+    case SET_CLUSTER:
+        return s->cluster;
+    case SET_LISTEN:
+        return s->listen;
+    case SET_PEER_TRUST:
+        return trust_names[s->peer_trust];
     default:
         return NULL;
     }
@@ -472,8 +470,14 @@ void settings_value(const struct settings *s, unsigned index, char *out, size_t 
         snprintf(out, size, "%u", s->spin_us);
     else if (index == SET_MODE)
         snprintf(out, size, "%04o", s->mode);
-    else if (index == SET_QUARANTINE)
-        show_duration(s->quarantine_ns, out, size);
+    else if (index == SET_QUARANTINE || index == SET_LEASE)
+        show_duration(index == SET_LEASE ? s->lease_ns : s->quarantine_ns, out, size);
+    else if (index == SET_PEERS)
+        show_peers(s, out, size);
+    else if (index == SET_HOMES)
+        snprintf(out, size, "%u", s->homes);
+    else if (index == SET_VERIFY)
+        show_verify(s->verify, out, size);
     else if (size > 0)
         out[0] = '\0';
 }

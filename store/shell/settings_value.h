@@ -25,6 +25,15 @@ enum setting_index { /* order of settings_table */
                      SET_QUARANTINE,
                      SET_LOG_LEVEL,
                      SET_LOG_FORMAT,
+                     SET_NAME,
+                     SET_CLUSTER,
+                     SET_LISTEN,
+                     SET_PEER_TRUST,
+                     SET_PEERS,
+                     SET_HOMES,
+                     SET_LEASE,
+                     SET_LEASE_QUOTA,
+                     SET_VERIFY,
                      SETTINGS
 };
 
@@ -34,5 +43,20 @@ int value_parse(struct settings *s, unsigned index, const char *text);
 const char *value_units(unsigned index, int error);
 /* Bytes of a checked SIZE|PERCENT of the pool. */
 uint64_t value_share(const char *text, uint64_t pool);
+
+/* HOST:PORT that only processes of this host reach. */
+bool address_is_loopback(const char *text);
+
+/* ---- settings_peers.c: what makes a node one of several ---- */
+
+void default_name(char *out, size_t size); /* the host's, as far as it is a name */
+int parse_node_name(const char *text, char *out, size_t size);
+int parse_listen(const char *text, char *out, size_t size);
+int parse_peers(struct settings *s, const char *text);
+int parse_verify(const char *text, uint32_t *out);
+void show_peers(const struct settings *s, char *out, size_t size);
+void show_verify(uint32_t sample, char *out, size_t size);
+/* Checks them together: 0, or -EINVAL with a sentence. */
+int finish_peers(struct settings *s, char *why, size_t why_size);
 
 #endif

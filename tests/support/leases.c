@@ -76,7 +76,7 @@ int32_t lease_ns(struct core *c, uint16_t peer, const char *key, uint32_t ns)
     return leased.status ? leased.status : grants[0].status;
 }
 
-int32_t lease_take(struct core *c, uint16_t peer, const char *key)
+int32_t lease_one(struct core *c, uint16_t peer, const char *key)
 {
     return lease_ns(c, peer, key, 0);
 }

@@ -22,7 +22,7 @@ void lease_give(struct core *c, enum node_event_kind kind, struct lease_event ev
 struct key_ref lease_key(const char *key, uint32_t ns);
 /* One key, lease or serve; its status. The answer's is in grants[0], again[0], sending. */
 int32_t lease_ns(struct core *c, uint16_t peer, const char *key, uint32_t ns);
-int32_t lease_take(struct core *c, uint16_t peer, const char *key);
+int32_t lease_one(struct core *c, uint16_t peer, const char *key);
 int32_t lease_renew(struct core *c, uint16_t peer, uint64_t id, bool in_flight);
 void lease_release(struct core *c, uint16_t peer, uint64_t id, uint32_t uses);
 int32_t lease_serve(struct core *c, uint16_t peer, uint64_t id, uint64_t token);

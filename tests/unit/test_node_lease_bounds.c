@@ -39,24 +39,24 @@ static void test_quota(void **unused)
     core_attach(&c, 1);
     put_many(&c, 30);
     assert_int_equal(core_put(&c, 1, "large", MIB, 0), 0);
-    assert_int_equal(lease_take(&c, 5, "large"), 0); /* above the bound, alone */
-    assert_int_equal(lease_take(&c, 5, "k0"), BERTH_EQUOTA);
+    assert_int_equal(lease_one(&c, 5, "large"), 0); /* above the bound, alone */
+    assert_int_equal(lease_one(&c, 5, "k0"), BERTH_EQUOTA);
     for (int i = 0; i < 10; i++) {
         snprintf(key, sizeof key, "k%d", i);
-        assert_int_equal(lease_take(&c, 1, key), 0);
+        assert_int_equal(lease_one(&c, 1, key), 0);
     }
-    assert_int_equal(lease_take(&c, 1, "k11"), BERTH_EQUOTA);
+    assert_int_equal(lease_one(&c, 1, "k11"), BERTH_EQUOTA);
     assert_int_equal(grants[0].figure[0], 4096);
     assert_int_equal(grants[0].figure[1], 10 * 4096);
     assert_int_equal(grants[0].figure[2], 10 * 4096);
     for (int i = 0; i < 9; i++) {
         snprintf(key, sizeof key, "k%d", i);
-        assert_int_equal(lease_take(&c, 2, key), 0);
+        assert_int_equal(lease_one(&c, 2, key), 0);
     }
-    assert_int_equal(lease_take(&c, 2, "k9"), BERTH_EQUOTA); /* the table is full */
+    assert_int_equal(lease_one(&c, 2, "k9"), BERTH_EQUOTA); /* the table is full */
     assert_int_equal(grants[0].figure[1], 20);
     core_tick(&c, HOLD);
-    assert_int_equal(lease_take(&c, 1, "k11"), 0);
+    assert_int_equal(lease_one(&c, 1, "k11"), 0);
     assert_int_equal(lease_serve(&c, 1, grants[0].lease, 1), 0);
     assert_int_equal(lease_serve(&c, 1, grants[0].lease, 2), 0);
     assert_int_equal(lease_serve(&c, 1, grants[0].lease, 3), -EAGAIN);
@@ -74,7 +74,7 @@ static void test_recall(void **unused)
     put_many(&c, 30);
     for (int i = 0; i < 8; i++) {
         snprintf(key, sizeof key, "k%d", i);
-        assert_int_equal(lease_take(&c, (uint16_t)(1 + i % 2), key), 0);
+        assert_int_equal(lease_one(&c, (uint16_t)(1 + i % 2), key), 0);
         id[i] = grants[0].lease;
     }
     assert_int_equal(n_recalled, 0); /* all are in flight */
@@ -100,9 +100,9 @@ static void test_recall(void **unused)
     /* A peer over its bound is asked for its own. */
     for (int i = 10; i < 16; i++) {
         snprintf(key, sizeof key, "k%d", i);
-        assert_int_equal(lease_take(&c, 2, key), 0);
+        assert_int_equal(lease_one(&c, 2, key), 0);
     }
-    assert_int_equal(lease_take(&c, 2, "k20"), BERTH_EQUOTA);
+    assert_int_equal(lease_one(&c, 2, "k20"), BERTH_EQUOTA);
     assert_int_equal(n_recalled, 3);
     assert_int_equal(recalled.peer, 2);
     assert_int_equal(recalled_ids[2], id[3]);
@@ -116,7 +116,7 @@ static void test_hostile_words(void **unused)
     core_open(&c, 64 * MIB, lease_options);
     core_attach(&c, 1);
     assert_int_equal(core_put(&c, 1, "a", 10, 0), 0);
-    assert_int_equal(lease_take(&c, 1, "a"), 0);
+    assert_int_equal(lease_one(&c, 1, "a"), 0);
     uint64_t id = grants[0].lease;
     const uint64_t bad[] = {0, 1, id ^ 1, id + (1u << 24), id - (1u << 24), UINT64_MAX, id ^ UINT64_C(1) << 63};
     for (unsigned i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -147,7 +147,7 @@ static void test_hostile_words(void **unused)
     lease_release(&c, 1, id, UINT32_MAX);
     lease_release(&c, 1, id, 1); /* an id is used up */
     assert_int_equal(core_status(&c).counter[NODE_LEASE_RELEASES], 1);
-    assert_int_equal(lease_take(&c, 1, "a"), 0);
+    assert_int_equal(lease_one(&c, 1, "a"), 0);
     assert_true(grants[0].lease != id);
     core_close(&c);
 }
@@ -182,11 +182,11 @@ static void test_answer_waits_for_the_horizon(void **unused)
     int64_t horizon = (int64_t)lmdb_ops.meta(c.index, META_LEASE_HORIZON);
     assert_true(horizon >= c.now.boot + HOLD);
     uint64_t commits = core_status(&c).counter[NODE_COMMITS];
-    assert_int_equal(lease_take(&c, 1, "a"), 0); /* covered: no commit for each */
+    assert_int_equal(lease_one(&c, 1, "a"), 0); /* covered: no commit for each */
     assert_int_equal(core_status(&c).counter[NODE_COMMITS], commits);
     for (int i = 0; i < 100; i++) { /* and it is moved ahead of need while leases are out */
         core_tick(&c, SECOND);
-        assert_int_equal(lease_take(&c, 1, "a"), 0);
+        assert_int_equal(lease_one(&c, 1, "a"), 0);
         assert_true((int64_t)lmdb_ops.meta(c.index, META_LEASE_HORIZON) >= c.now.boot + HOLD);
     }
     assert_in_range(core_status(&c).counter[NODE_COMMITS] - commits, 1, 5);
@@ -201,9 +201,9 @@ static void test_index_that_takes_no_commit(void **unused)
     core_attach(&c, 1);
     assert_int_equal(core_put(&c, 1, "a", 10, 0), 0);
     c.fail_commits = 4;
-    assert_int_equal(lease_take(&c, 1, "a"), -EAGAIN);
+    assert_int_equal(lease_one(&c, 1, "a"), -EAGAIN);
     assert_int_equal(core_status(&c).leases, 0);
-    assert_int_equal(lease_take(&c, 1, "a"), 0);
+    assert_int_equal(lease_one(&c, 1, "a"), 0);
     core_close(&c);
 }
 
@@ -215,7 +215,7 @@ static void test_failing_commits_do_not_spin(void **unused)
     core_open(&c, 64 * MIB, lease_options);
     core_attach(&c, 1);
     assert_int_equal(core_put(&c, 1, "a", 10, 0), 0);
-    assert_int_equal(lease_take(&c, 1, "a"), 0);
+    assert_int_equal(lease_one(&c, 1, "a"), 0);
     c.fail_commits = 100000;
     for (int i = 0; i < 12; i++) {
         core_tick(&c, 4 * SECOND);
@@ -295,7 +295,7 @@ static void stop(struct core *c)
 {
     core_event(c, (struct node_event){.kind = EV_STOP});
     core_turn(c);
-    assert_int_equal(lease_take(c, 1, "a"), BERTH_ENODE);
+    assert_int_equal(lease_one(c, 1, "a"), BERTH_ENODE);
     c->config.clean = true;
     core_crash(c, NULL, 0);
     c->config.clean = false;
@@ -310,14 +310,14 @@ static void test_clean_stop(void **unused)
     assert_int_equal(core_put(&c, 1, "a", 10, 0), 0);
     core_crash(&c, NULL, 0);
     assert_int_equal(core_status(&c).closed_ns, 0); /* no peer was ever served */
-    assert_int_equal(lease_take(&c, 1, "a"), 0);
+    assert_int_equal(lease_one(&c, 1, "a"), 0);
     stop(&c);
     assert_true(core_status(&c).closed_ns >= HOLD); /* a lease was out */
     stop(&c);
     assert_true(core_status(&c).closed_ns > 0); /* and the next clean stop does not forget it */
     core_tick(&c, 120 * SECOND);
     assert_int_equal(core_status(&c).closed_ns, 0);
-    assert_int_equal(lease_take(&c, 1, "a"), 0);
+    assert_int_equal(lease_one(&c, 1, "a"), 0);
     lease_release(&c, 1, grants[0].lease, 1);
     stop(&c);
     assert_int_equal(core_status(&c).closed_ns, 0); /* all was given back */

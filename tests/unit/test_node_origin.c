@@ -114,7 +114,7 @@ static void test_replica_keeps_its_version(void **unused)
     assert_int_equal(region_of_key(&c, "a", 0), 1234);
     assert_true(seen_by_a_reader(&c, "a").counter == counter && seen_by_a_reader(&c, "a").region == 1234);
     core_check(&c);
-    assert_int_equal(lease_take(&c, 1, "a"), 0); /* a replica is leased as what it is */
+    assert_int_equal(lease_one(&c, 1, "a"), 0); /* a replica is leased as what it is */
     assert_int_equal(grants[0].counter, counter);
     assert_int_equal(grants[0].region, 1234);
     assert_int_equal(core_put(&c, 1, "b", 1, 0), 0); /* ours go on from what was seen (rule 28) */
