@@ -5,8 +5,8 @@
  * restart, a home forgets. Batches and answers may be lost, sent again, and arrive late: after their home or their owner
  * was started again, and after the next stream began.
  *
- * Checked: once the object is published, no home says ABSENT to any reader; a location of an earlier life of the owner
- * is not handed out after the HELLO of the next. And the owner gets done: all homes become current.
+ * Checked: once the object is published, no home says ABSENT to any reader, where a location of an earlier life of the
+ * owner counts for nothing after the HELLO of the next. And whenever nothing is left to do, all homes are current.
  *
  * Broken twins: KEEPMARK (a HELLO of another life leaves the mark), OLDINC (a home takes what is meant for its earlier
  * life), STARTKEEPS (a new stream leaves the mark), READERREV (the reader's list is not compared), NOMARK (ABSENT
