@@ -1,7 +1,7 @@
 /* Homes and owners together under random schedules: 3 to 5 members, messages lost, late, out of order and repeated,
  * members that restart with and without what they had, links that go, lists that change at another time on each member,
- * homes that are too small. Throughout: what was published is found or the answer is not sure, and nothing is found that
- * was removed or replaced before (PROTOCOLS.md rule 31, 2). After quiet: every answer is exact. */
+ * homes that are too small. Throughout: what was published is found or the answer is not sure, and nothing is found
+ * that was removed or replaced before (PROTOCOLS.md rule 31, 2). After quiet: every answer is exact. */
 #include "tests/support/draw.h"
 #include "tests/support/fleet.h"
 

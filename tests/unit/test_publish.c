@@ -459,6 +459,35 @@ static void test_members(void **state)
     rendezvous_destroy(three);
 }
 
+/* A new list counts only once every member has heard of it, homes of the key or not. */
+static void test_settled(void **state)
+{
+    (void)state;
+    struct world w;
+    begin(&w, 0, false);
+    uint16_t home[HOMES_MAX], other = 0;
+    struct publication_entry e = entry_of(3, PUBLICATION_OBJECT);
+    rendezvous_homes(w.r, rendezvous_place(&e.key), home);
+    while (other == home[0] || other == home[1]) {
+        other++;
+    }
+    for (uint16_t i = 0; i < MEMBERS; i++) {
+        if (i != other) {
+            up(&w, i, 1);
+        }
+    }
+    drain(&w);
+    int64_t number = tell(&w, 3, PUBLICATION_OBJECT, true);
+    drain(&w);
+    assert_false(publish_settled(w.p));
+    assert_false(done(&w, 3, number));
+    up(&w, other, 1);
+    drain(&w);
+    assert_true(publish_settled(w.p));
+    assert_true(done(&w, 3, number));
+    end(&w);
+}
+
 /* An answer with another number of results, or a verdict that is none, is not believed. */
 static void test_bad_answers(void **state)
 {
@@ -537,6 +566,7 @@ int main(void)
         cmocka_unit_test(test_unheard),
         cmocka_unit_test(test_members),
         cmocka_unit_test(test_bad_answers),
+        cmocka_unit_test(test_settled),
         cmocka_unit_test(test_away),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
