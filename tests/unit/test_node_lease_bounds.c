@@ -97,6 +97,11 @@ static void test_recall(void **unused)
     lease_done(&c, 1, 1, false);
     assert_int_equal(n_recalled, 2);
     assert_int_equal(recalled_ids[1], id[2]);
+    uint64_t idle = core_status(&c).leased_idle_bytes;
+    assert_int_equal(lease_serve(&c, 2, id[3], 2), 0); /* an idle one is busy while something is served from it */
+    assert_int_equal(core_status(&c).leased_idle_bytes, idle - 4096);
+    lease_done(&c, 2, 2, false);
+    assert_int_equal(core_status(&c).leased_idle_bytes, idle);
     /* A peer over its bound is asked for its own. */
     for (int i = 10; i < 16; i++) {
         snprintf(key, sizeof key, "k%d", i);
