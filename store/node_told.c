@@ -1,4 +1,4 @@
-/* node_told.c: what a commit changed, for the homes of its keys, and all there is, for a home that knows nothing yet. */
+/* node_told.c: what a commit changed, for the homes of its keys; and all there is, for a home that knows nothing. */
 #include "store/node_internal.h"
 
 #include <string.h>
