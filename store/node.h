@@ -137,11 +137,12 @@ enum node_command_kind {
     CMD_GROW,   /* session, n_slots: acknowledge this many pin entries, then reply as `reply` says */
     CMD_LOG,    /* level, text */
     CMD_STOPPED,
-    CMD_PUBLISHED, /* published: what a commit changed, in the order of its effects; several of these where it is much */
-    CMD_LEASED,    /* lease: answers EV_LEASE */
-    CMD_RENEWED,   /* lease: answers EV_RENEW */
-    CMD_RECALL,    /* lease: ask the peer for these; they are renewed for transfers in flight only */
-    CMD_SERVE      /* lease: answers EV_SERVE_BEGIN */
+    /* published: what a commit changed, in the order of its effects; several of these where it is much */
+    CMD_PUBLISHED,
+    CMD_LEASED,  /* lease: answers EV_LEASE */
+    CMD_RENEWED, /* lease: answers EV_RENEW */
+    CMD_RECALL,  /* lease: ask the peer for these; they are renewed for transfers in flight only */
+    CMD_SERVE    /* lease: answers EV_SERVE_BEGIN */
 };
 
 struct node_command {
@@ -279,8 +280,8 @@ struct node_slot_info {
 bool node_slot(const struct node *n, uint32_t slot, struct node_slot_info *out);
 uint32_t node_find(const struct node *n, struct key_ref key); /* slot or SLOT_NONE */
 
-/* The objects that are here, one a call, in no order that means anything: start with *cursor = 0; false at the end. What
- * comes or goes meanwhile is given or not, and is published as it does. The key lies in buf, of KEY_MAX bytes. */
+/* The objects that are here, one a call, in no order that means anything: start with *cursor = 0; false at the end.
+ * What comes or goes meanwhile is given or not, and is published as it does. The key lies in buf, of KEY_MAX bytes. */
 bool node_objects_next(const struct node *n, uint64_t *cursor, uint8_t *buf, struct node_publication *out);
 
 /* The leases, one a call, in the order of their entries: start with *cursor = 0; false at the end. */

@@ -21,18 +21,20 @@ static int64_t on_boot_clock(int64_t ns)
     return ns + ns / 4;
 }
 
-static int64_t longest(const struct node *n)
+/* How far ahead of now the horizon must lie for a lease of this ttl. */
+static int64_t reach(const struct node *n, int64_t ttl)
 {
-    return on_boot_clock(lease_hold(n, n->c.lease.ttl_max_ns));
+    return on_boot_clock(lease_hold(n, ttl));
 }
 
-static bool ask(struct node *n)
+/* A step beyond what is needed: a greater one would save commits, and cost the next node more time after a crash. */
+static bool ask(struct node *n, int64_t ttl)
 {
     struct lease_table *t = &n->lease;
     if (t->horizon_asked) {
         return true;
     }
-    int64_t horizon = n->now.boot + 2 * longest(n);
+    int64_t horizon = n->now.boot + reach(n, ttl) + reach(n, n->c.lease.ttl_ns);
     if (batch_meta(n->open->batch, META_LEASE_HORIZON, (uint64_t)horizon)) {
         return false;
     }
@@ -43,7 +45,7 @@ static bool ask(struct node *n)
 
 static bool covered(const struct node *n, const struct lease_event *ev)
 {
-    return n->lease.horizon >= n->now.boot + on_boot_clock(lease_hold(n, lease_ttl(n, ev->ttl_ns)));
+    return n->lease.horizon >= n->now.boot + reach(n, lease_ttl(n, ev->ttl_ns));
 }
 
 /* ---- requests that wait ---- */
@@ -83,7 +85,7 @@ static int32_t wait_for_horizon(struct node *n, enum node_event_kind kind, const
     if (t->wait_bytes + bytes > LEASE_WAIT_BYTES) {
         return -EAGAIN;
     }
-    struct lease_wait *w = ask(n) ? malloc(bytes) : NULL;
+    struct lease_wait *w = ask(n, lease_ttl(n, ev->ttl_ns)) ? malloc(bytes) : NULL;
     if (!w) {
         return -ENOMEM;
     }
@@ -183,7 +185,7 @@ void horizon_committed(struct node *n, int64_t horizon, int32_t status)
             lease_refuse(n, kind, &w->ev, BERTH_ENODE);
         } else if (covered(n, &w->ev)) {
             lease_run(n, kind, &w->ev);
-        } else if (--w->tries && ask(n)) {
+        } else if (--w->tries && ask(n, lease_ttl(n, w->ev.ttl_ns))) {
             at = &w->next;
             continue;
         } else {
@@ -218,8 +220,9 @@ void horizon_turn(struct node *n)
         open_up(n);
     }
     /* Ahead of need, while leases are out: so requests seldom wait. */
-    if (t->count && !n->stopping && n->now.mono >= t->ahead_at && t->horizon < n->now.boot + longest(n)) {
-        ask(n);
+    int64_t usual = reach(n, n->c.lease.ttl_ns);
+    if (t->count && !n->stopping && n->now.mono >= t->ahead_at && t->horizon < n->now.boot + usual + usual / 2) {
+        ask(n, n->c.lease.ttl_ns);
     }
 }
 

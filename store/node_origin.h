@@ -14,9 +14,9 @@
 #define COUNTER_LIMIT (UINT64_MAX / 2) /* counters of others above it are not taken: ours must be able to follow */
 
 /* Seals one draft with {counter, region}. Answer: 0 sealed; BERTH_KEPT the key is here already: in a namespace that is
- * not replaceable in any version, else in this one or a newer; the draft is gone in both cases. Errors as MSG_SEAL; and
- * -EINVAL (MSG_AGAIN, region 0, counter 0 or above COUNTER_LIMIT), BERTH_EQUOTA: objects of REGIONS_MAX - 1 other regions are here,
- * and the draft is the puller's still. */
+ * not replaceable in any version, else in this one or a newer; the draft is gone in both cases. Errors as MSG_SEAL,
+ * and -EINVAL (MSG_AGAIN, region 0, counter 0 or above COUNTER_LIMIT), BERTH_EQUOTA: objects of REGIONS_MAX - 1 other
+ * regions are here, and the draft is the puller's still. */
 struct node_seal_origin {
     struct msg_head head;
     struct msg_token token;

@@ -1,8 +1,8 @@
 /* node_serve.c: what is being sent from leased slots, and asking idle leases back (PROTOCOLS rules 22 to 24).
  *
- * Over TCP the slot is in use until the receiver has it all: sendfile's pages stay in the socket after the call. A serve
- * that ends by a reset leaves bytes on their way; they are of no use to a reader after its deadline, so the slot then
- * stays until the lease's end, though the lease be given back before.
+ * Over TCP the slot is in use until the receiver has it all: sendfile's pages stay in the socket after the call. A
+ * serve that ends by a reset leaves bytes on their way; they are of no use to a reader after its deadline, so the slot
+ * then stays until the lease's end, though the lease be given back before.
  */
 #include "store/node_internal.h"
 

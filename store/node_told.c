@@ -1,4 +1,4 @@
-/* node_told.c: what a commit changed, for the homes of its keys, and all there is, for a home that knows nothing yet. */
+/* node_told.c: what a commit changed, for the homes of its keys; and all there is, for a home that knows nothing. */
 #include "store/node_internal.h"
 
 #include <string.h>
@@ -10,7 +10,7 @@ static struct node_publication *told(struct node *n)
         struct node_publication *p = arena_take(n, PUBLISH_MAX * sizeof *p);
         last = p ? command_add(n, CMD_PUBLISHED, CONTROL_SESSION) : NULL;
         if (!last) {
-            return NULL; /* it is published again with the rest */
+            return NULL; /* no memory: the homes hear of it when all is published again */
         }
         last->published = p;
         n->told = n->n_commands;

@@ -40,7 +40,7 @@ byte end;     /* owner's clock */
 byte horizon; /* in the index */
 byte closed;  /* nothing is freed before */
 byte connection = 1;
-bool leased, serving, tcp, paused;
+bool leased, serving, tcp, paused, died;
 byte owners, readers; /* clocks */
 
 proctype time()
@@ -57,7 +57,7 @@ proctype time()
 inline keep()
 {
     if :: owners + TTL + MARGIN > end -> end = owners + TTL + MARGIN :: else fi;
-    if :: end > horizon -> horizon = end :: else fi /* committed, then answered */
+    if :: end > horizon && !died -> horizon = end :: else fi /* committed, then answered */
 }
 
 #ifdef SERVEFREED
@@ -74,39 +74,34 @@ inline keep()
 proctype owner()
 {
     byte c, extra;
-    bool died;
 
     do
-    :: ask?LEASE(c) ->
+    :: atomic { ask?LEASE(c) -> /* an answer is late by the time it lies in the channel */
         if
-        :: c != connection -> skip
-        :: else ->
-            if
-            :: state == READY -> leased = true; keep(); answer!gen
-            :: else -> answer!0
-            fi
-        fi
-    :: ask?RENEW(c) ->
+        :: c == connection && state == READY -> leased = true; keep(); answer!gen
+        :: c == connection && state != READY -> answer!0
+        :: else
+        fi;
+        c = 0 }
+    :: atomic { ask?RENEW(c) ->
         if
-        :: c != connection -> skip
-        :: else ->
-            if
-            :: atomic { leased && owners < end && (state == READY || extra == 0) -> extra = extra + (state == RETIRED) };
-                keep(); answer!1
-            :: else -> answer!0
-            fi
-        fi
-    :: ask?READ(c) ->
+        :: c == connection && leased && owners < end && (state == READY || extra == 0) ->
+            extra = extra + (state == RETIRED);
+            keep();
+            answer!1
+        :: c == connection && !(leased && owners < end && (state == READY || extra == 0)) -> answer!0
+        :: else
+        fi;
+        c = 0 }
+    :: atomic { ask?READ(c) ->
         if
-        :: c != connection -> skip
-        :: else ->
-            if
-            :: atomic { leased && owners < end -> serving = true }; answer!1
-            :: else -> answer!0
-            fi
-        fi
-    :: ask?RELEASE(c) -> if :: c == connection && !serving -> leased = false :: else fi
-    :: ask?DONE(c) -> if :: c == connection -> serving = false :: else fi
+        :: c == connection && leased && owners < end -> serving = true; answer!1
+        :: c == connection && !(leased && owners < end) -> answer!0
+        :: else
+        fi;
+        c = 0 }
+    :: atomic { ask?RELEASE(c) -> if :: c == connection && !serving -> leased = false; end = 0 :: else fi; c = 0 }
+    :: atomic { ask?DONE(c) -> if :: c == connection -> serving = false :: else fi; c = 0 }
     :: atomic { state == READY && gen == 1 -> state = RETIRED }
     :: atomic { state == RETIRED && !HELD && !SERVED && owners >= closed -> gen++; leased = false; end = 0 };
         mem = JUNK;
@@ -124,6 +119,7 @@ proctype owner()
 #ifndef NOHORIZON
         closed = horizon;
 #endif
+        horizon = 0; /* forgotten, so that equal states are one: nobody dies twice here */
         do :: ask?_, _ :: answer?_ :: empty(ask) && empty(answer) -> break od }
     od
 }
@@ -149,11 +145,7 @@ proctype reader()
     do
     :: rounds == 0 -> break
     :: rounds > 0 ->
-        rounds--;
-        reads = 2;
-        renewals = 1;
-        c = connection;
-        t0 = readers;
+        atomic { rounds--; reads = 2; renewals = 1; c = connection; t0 = readers };
         call(LEASE, g);
         if :: g == 0 -> goto next :: else fi;
 #ifdef T0LATE
@@ -175,7 +167,8 @@ again:
             d = t0 + TTL;
 #endif
             call(RENEW, ok);
-            if :: ok != 0 -> d = t0 + TTL :: else fi
+            if :: ok != 0 -> d = t0 + TTL :: else fi;
+            d_step { ok = 0; t0 = 0 }
         :: skip
         fi;
 #ifdef EARLYCHECK

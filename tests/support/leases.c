@@ -11,6 +11,14 @@ struct lease_grant grants[LEASE_KEYS_MAX], again[LEASE_KEYS_MAX], sending;
 uint64_t recalled_ids[1024];
 uint32_t n_leased, n_renewed, n_recalled, n_served;
 
+/* A refusal has none. */
+static void copy(void *to, const void *from, size_t bytes)
+{
+    if (bytes) {
+        memcpy(to, from, bytes);
+    }
+}
+
 static void keep(struct core *c, const struct node_command *k)
 {
     (void)c;
@@ -18,12 +26,12 @@ static void keep(struct core *c, const struct node_command *k)
     switch (k->kind) {
     case CMD_LEASED:
         leased = *a;
-        memcpy(grants, a->grant, a->n * sizeof *grants);
+        copy(grants, a->grant, a->n * sizeof *grants);
         n_leased++;
         break;
     case CMD_RENEWED:
         renewed = *a;
-        memcpy(again, a->grant, a->n * sizeof *again);
+        copy(again, a->grant, a->n * sizeof *again);
         n_renewed++;
         break;
     case CMD_SERVE:

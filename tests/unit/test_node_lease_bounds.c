@@ -97,6 +97,11 @@ static void test_recall(void **unused)
     lease_done(&c, 1, 1, false);
     assert_int_equal(n_recalled, 2);
     assert_int_equal(recalled_ids[1], id[2]);
+    uint64_t idle = core_status(&c).leased_idle_bytes;
+    assert_int_equal(lease_serve(&c, 2, id[3], 2), 0); /* an idle one is busy while something is served from it */
+    assert_int_equal(core_status(&c).leased_idle_bytes, idle - 4096);
+    lease_done(&c, 2, 2, false);
+    assert_int_equal(core_status(&c).leased_idle_bytes, idle);
     /* A peer over its bound is asked for its own. */
     for (int i = 10; i < 16; i++) {
         snprintf(key, sizeof key, "k%d", i);
@@ -189,7 +194,7 @@ static void test_answer_waits_for_the_horizon(void **unused)
         assert_int_equal(lease_one(&c, 1, "a"), 0);
         assert_true((int64_t)lmdb_ops.meta(c.index, META_LEASE_HORIZON) >= c.now.boot + HOLD);
     }
-    assert_in_range(core_status(&c).counter[NODE_COMMITS] - commits, 1, 5);
+    assert_in_range(core_status(&c).counter[NODE_COMMITS] - commits, 10, 50);
     core_close(&c);
 }
 
@@ -217,10 +222,8 @@ static void test_failing_commits_do_not_spin(void **unused)
     assert_int_equal(core_put(&c, 1, "a", 10, 0), 0);
     assert_int_equal(lease_one(&c, 1, "a"), 0);
     c.fail_commits = 100000;
-    for (int i = 0; i < 12; i++) {
-        core_tick(&c, 4 * SECOND);
-        assert_int_equal(lease_renew(&c, 1, grants[0].lease, true), 0);
-    }
+    core_tick(&c, 4 * SECOND);
+    assert_int_equal(lease_renew(&c, 1, grants[0].lease, true), 0); /* the horizon still reaches that far */
     assert_true(core_status(&c).counter[NODE_COMMIT_FAILED] > 0);
     uint64_t commits = core_status(&c).counter[NODE_COMMITS];
     for (int i = 0; i < 10; i++) {
@@ -261,8 +264,8 @@ static void test_restart_with_leases(void **unused)
     core_attach(&c, 1);
     core_check(&c);
     int64_t closed = core_status(&c).closed_ns;
-    assert_true(closed >= HOLD && closed <= 120 * SECOND);
-    assert_int_equal(core_put(&c, 1, "a", 20, 1), 0); /* the class has free slots */
+    assert_true(closed >= HOLD && closed <= 3 * HOLD); /* what was promised, and no more than a step beyond */
+    assert_int_equal(core_put(&c, 1, "a", 20, 1), 0);  /* the class has free slots */
     assert_int_equal(core_key(&c, 1, MSG_REMOVE, "b", 0), 0);
     assert_int_equal(core_state(&c, a), SLOT_RETIRED);
     assert_int_equal(core_state(&c, b), SLOT_RETIRED);

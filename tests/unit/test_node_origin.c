@@ -87,8 +87,10 @@ static uint64_t region_of_key(struct core *c, const char *key, uint32_t ns)
 static struct berth_version seen_by_a_reader(struct core *c, const char *key)
 {
     static struct berth b;
+    static uint8_t pool[PAGE_BYTES];
     struct berth_view v;
     b.slots.base = &c->super;
+    b.pool = pool; /* nothing is read there */
     b.region_id = c->super.region_id;
     uint32_t slot = core_find(c, key, 0);
     read_view(&b, &c->headers[slot], (struct found){.slot = slot}, &v);
