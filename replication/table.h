@@ -1,5 +1,5 @@
-/* table.h: a hash table whose links stand in its members. No allocation after table_create, no order by address: members
- * of one chain stand newest first. One thread at a time.
+/* table.h: a hash table whose links stand in its members. No allocation after table_create, no order by address:
+ * members of one chain stand newest first. One thread at a time.
  */
 #ifndef BERTH_REPLICATION_TABLE_H
 #define BERTH_REPLICATION_TABLE_H
