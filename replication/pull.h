@@ -23,7 +23,7 @@
  * Peers' answers may be lost, doubled, late and wrong.
  *
  * Bounds: max_requests requests with PULL_KEYS_MAX keys each, max_keys in all; one transfer a key and one seek a
- * transfer at most; PULL_RPCS_MAX requests without answer a member; pieces of READs up to the windows; leases as lease.h says;
+ * transfer at most; PULL_RPCS_MAX requests without answer a member; READs up to the windows; leases as lease.h says;
  * max_floors remembered versions. One thread at a time.
  */
 #ifndef BERTH_REPLICATION_PULL_H
@@ -288,7 +288,7 @@ int pull_create(struct puller **out, const struct pull_config *config);
 void pull_destroy(struct puller *p);
 
 /* EV_PULL_REQUEST of a bad or a surplus request gives DONE with its error for every key: -EINVAL, -ENOMEM, -EAGAIN
- * (over max_requests or max_keys); of an id in use nothing. `now` is read after whatever the event tells of (lease.h). */
+ * (over max_requests or max_keys); of an id in use nothing. `now` is read after what the event tells of (lease.h). */
 void pull_event(struct puller *p, const struct pull_event *ev, struct reader_now now);
 const struct pull_command *pull_command(struct puller *p);
 
