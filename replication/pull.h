@@ -24,7 +24,7 @@
  *
  * Bounds: max_requests requests with PULL_KEYS_MAX keys each, max_keys in all; one transfer a key and one seek a
  * transfer at most; PULL_RPCS_MAX requests without answer a member; READs up to the windows; leases as lease.h says;
- * max_floors remembered versions. One thread at a time.
+ * max_floors remembered versions; about 2 KiB a key that is being pulled. One thread at a time.
  */
 #ifndef BERTH_REPLICATION_PULL_H
 #define BERTH_REPLICATION_PULL_H

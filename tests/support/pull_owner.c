@@ -3,6 +3,45 @@
 #include "tests/support/pull_world_parts.h"
 
 #include <errno.h>
+#include <stdlib.h>
+
+uint64_t world_content(uint32_t key, uint32_t version)
+{
+    return table_mix(key * 1000 + version + 1) | 1;
+}
+
+uint64_t world_size(uint32_t key)
+{
+    return (key % 4 + 1) * PIECE - key;
+}
+
+struct reader_now world_now(const struct world *w)
+{
+    int64_t raw = w->t + w->t * w->drift / 1000000;
+    return (struct reader_now){raw + 5 * MS, raw, raw, raw};
+}
+
+int64_t world_owner_now(const struct world *w, const struct owner *o)
+{
+    return w->t + w->t * o->drift / 1000000;
+}
+
+struct wire *world_wire(struct world *w, enum happening_kind kind, int64_t delay)
+{
+    struct wire *x = calloc(1, sizeof *x);
+    if (!x || timers_reserve(&w->timers, ++w->n_wires) < 0) {
+        abort();
+    }
+    x->kind = kind;
+    timers_set(&w->timers, &x->timer, w->t + delay);
+    return x;
+}
+
+int64_t world_delay(void)
+{
+    uint32_t what = draw_below(100);
+    return what < 70 ? draw_below(300000) : what < 92 ? draw_below(5000000) : draw_below(120000000);
+}
 
 static bool leased(const struct world *w, const struct owner *o, uint32_t slot)
 {

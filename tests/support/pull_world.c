@@ -8,44 +8,6 @@
 
 static const uint8_t key_bytes[KEYS] = "ABCDEFGHIJKLMNOP";
 
-uint64_t world_content(uint32_t key, uint32_t version)
-{
-    return table_mix(key * 1000 + version + 1) | 1;
-}
-
-uint64_t world_size(uint32_t key)
-{
-    return (key % 4 + 1) * PIECE - key;
-}
-
-struct reader_now world_now(const struct world *w)
-{
-    int64_t raw = w->t + w->t / 1000000 * w->drift;
-    return (struct reader_now){raw + 5 * MS, raw, raw, raw};
-}
-
-int64_t world_owner_now(const struct world *w, const struct owner *o)
-{
-    return w->t + w->t / 1000000 * o->drift;
-}
-
-struct wire *world_wire(struct world *w, enum happening_kind kind, int64_t delay)
-{
-    struct wire *x = calloc(1, sizeof *x);
-    if (!x || timers_reserve(&w->timers, ++w->n_wires) < 0) {
-        abort();
-    }
-    x->kind = kind;
-    timers_set(&w->timers, &x->timer, w->t + delay);
-    return x;
-}
-
-int64_t world_delay(void)
-{
-    uint32_t what = draw_below(100);
-    return what < 70 ? draw_below(300000) : what < 92 ? draw_below(5000000) : draw_below(120000000);
-}
-
 /* ---- the reader's shell ---- */
 
 static void drain(struct world *w);
@@ -109,12 +71,22 @@ static void send_rpc(struct world *w, const struct pull_command *c)
         x->key[i] = (uint8_t)(*(const uint8_t *)c->keys[i].key.data - 'A');
     }
     for (uint32_t i = 0; c->releases && i < c->n && i < 64; i++) {
-        x->released[i] = c->releases[i].lease;
+        uint64_t id = c->releases[i].lease;
+        x->released[i] = id;
+        w->count->twice += w->owner[c->member].released[id % 65536]++ > 0;
     }
     if (!local && draw_below(60) == 0) {
         x->epoch = UINT64_MAX;
         w->count->dropped++;
     }
+}
+
+/* Sealed or given back: once, and when nothing writes to it. */
+static void slot_ends(struct world *w, struct destination *d)
+{
+    w->count->twice += !d->reserved;
+    w->count->not_quiet += d->flying > 0;
+    d->reserved = false;
 }
 
 static void local(struct world *w, const struct pull_command *c)
@@ -125,16 +97,19 @@ static void local(struct world *w, const struct pull_command *c)
         uint32_t what = draw_below(40);
         x->ev.kind = EV_PULL_RESERVED;
         x->ev.status = what == 0 ? BERTH_EFULL : what == 1 ? BERTH_KEPT : 0;
-        x->ev.token = x->ev.status ? 0 : destination_new(w, *(const uint8_t *)c->keys[0].key.data - 'A');
+        if (x->ev.status == 0) {
+            x->ev.token = destination_new(w, *(const uint8_t *)c->keys[0].key.data - 'A');
+            w->destination[x->ev.token].reserved = true;
+        }
     } else if (c->kind == CMD_PULL_HASH) {
         x->ev.kind = EV_PULL_HASHED;
         x->sum = sum_of(&w->destination[c->target.name]);
         x->ev.n = 1;
     } else {
-        const struct destination *d = &w->destination[c->token];
+        struct destination *d = &w->destination[c->token];
+        slot_ends(w, d);
         x->ev.kind = EV_PULL_SEALED;
         w->count->wrong += sum_of(d) != c->terms->checksum;
-        w->count->not_quiet += d->flying > 0;
     }
 }
 
@@ -221,7 +196,7 @@ static void drain(struct world *w)
             local(w, c);
             break;
         case CMD_PULL_ABORT:
-            w->count->not_quiet += w->destination[c->token].flying > 0;
+            slot_ends(w, &w->destination[c->token]);
             break;
         case CMD_PULL_DONE:
             request_done(w, c);
@@ -456,6 +431,9 @@ static void finish(struct world *w)
     w->count->leaks += s->requests + s->keys + s->transfers + s->seeks + s->rpcs + s->reads + s->reserves + s->hashes +
                        s->seals + s->window_bytes + s->leases.good + s->leases.used + s->leases.releasing +
                        (s->leases.granted - s->leases.ended);
+    for (uint64_t i = 0; i < w->n_destinations; i++) {
+        w->count->leaks += w->destination[i].reserved || w->destination[i].flying;
+    }
     for (uint32_t i = 0; i < w->n_asked; i++) {
         w->count->never += !w->asked[i].done;
     }

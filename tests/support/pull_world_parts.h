@@ -55,11 +55,13 @@ struct owner {
     int64_t drift;
     struct slot slot[SLOTS];
     struct owner_lease lease[LEASES];
+    uint8_t released[65536]; /* by lease id: how often the reader gave it back */
     uint32_t n_leases;
 };
 
 struct destination {
     uint8_t key;
+    bool reserved; /* a slot: neither sealed nor given back */
     uint32_t flying;
     uint64_t sum[8];
     uint32_t pieces;
