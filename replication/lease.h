@@ -2,7 +2,7 @@
  *
  * Clocks (PROTOCOLS rule 20). The shell reads, in this order and without a branch in between: CLOCK_MONOTONIC_RAW,
  * CLOCK_MONOTONIC, CLOCK_BOOTTIME, CLOCK_MONOTONIC. RAW is not slewed but stops in suspend; BOOTTIME - MONOTONIC is the
- * time spent suspended. A delay between the readings makes boot - mono_before too large and boot - mono_after too small:
+ * time spent suspended. A delay between the readings makes boot - mono_before too large, boot - mono_after too small:
  * so a lease starts at reader_start(), which is never late, and is checked by reader_check(), which is never early.
  * Where the clock is read: before LEASE is sent for the start; after the last completion was polled for the check.
  *
@@ -12,8 +12,8 @@
  * and each is told to its owner (a release with its count of uses) exactly once, unless the owner forgot it first: its
  * connection was lost, or it is another incarnation.
  *
- * Deterministic. One thread at a time. At most max_leases + those in use, whose keys are copied (480 bytes each at most)
- * and whose segment checksums are kept (8 KiB each at most).
+ * Deterministic. One thread at a time. At most max_leases + those in use, whose keys are copied (480 bytes each at
+ * most) and whose segment checksums are kept (8 KiB each at most).
  */
 #ifndef BERTH_REPLICATION_LEASE_H
 #define BERTH_REPLICATION_LEASE_H
@@ -112,8 +112,8 @@ struct leases;
 int leases_create(struct leases **out, const struct leases_config *config);
 void leases_destroy(struct leases *ls);
 
-/* A lease that was granted, asked for at `start`; idle at first. The owner's id again: the same lease, its time is moved
- * on. NULL: bad terms, the id means something else, or no memory. */
+/* A lease that was granted, asked for at `start`; idle at first. The owner's id again: the same lease, its time is
+ * moved on. NULL: bad terms, the id means something else, or no memory. */
 struct reader_lease *leases_add(struct leases *ls, uint16_t member, uint64_t incarnation, struct key_ref key,
                                 const struct lease_terms *terms, int64_t start, int64_t mono);
 

@@ -19,12 +19,12 @@
  * pull_event. A command's pointers are valid until the next pull_command or pull_event; DONE's results until the next
  * pull_event. Requests, answers and all else that an event points to are copied. What the shell owes: exactly one
  * EV_PULL_READ a READ, CANCEL or not, after which nothing writes to its destination (for all READs of a member whose
- * connection is lost, too); one EV_PULL_RESERVED a RESERVE, one EV_PULL_SEALED a SEAL, one EV_PULL_HASHED a HASH. Peers'
- * answers may be lost, doubled, late and wrong.
+ * connection is lost, too); one EV_PULL_RESERVED a RESERVE, one EV_PULL_SEALED a SEAL, one EV_PULL_HASHED a HASH.
+ * Peers' answers may be lost, doubled, late and wrong.
  *
- * Bounds: max_requests requests with PULL_KEYS_MAX keys each, max_keys in all; one transfer a key and one seek a transfer
- * at most; PULL_RPCS_MAX requests without answer a member; pieces of READs up to the windows; leases as lease.h says;
- * max_floors remembered versions. One thread at a time.
+ * Bounds: max_requests requests with PULL_KEYS_MAX keys each, max_keys in all; one transfer a key and one seek a
+ * transfer at most; PULL_RPCS_MAX requests without answer a member; READs up to the windows; leases as lease.h says;
+ * max_floors remembered versions; about 2 KiB a key that is being pulled. One thread at a time.
  */
 #ifndef BERTH_REPLICATION_PULL_H
 #define BERTH_REPLICATION_PULL_H
@@ -102,7 +102,7 @@ extern const char *const pull_phase_names[PULL_PHASES];
 /* One key's outcome and record. A key that shared another request's transfer has that transfer's phases, its own TOTAL,
  * and shared = true, moved = 0. */
 struct pull_result {
-    int status; /* 0; 1 (BERTH_KEPT): the local pool had it by then; -ENOENT; -ETIMEDOUT; -ECANCELED; -ENOSPC: the object is
+    int status; /* 0; 1 (BERTH_KEPT): the local pool had it by then; -ENOENT; -ETIMEDOUT; -ECANCELED; -ENOSPC: it is
                    larger than `room`, size says; -ERANGE: a range outside of it; -EOPNOTSUPP: these ranges can't be
                    verified, and it was asked for or the transport can't do without; BERTH_EUNSURE, BERTH_ENOTNOW,
                    BERTH_ECORRUPT, BERTH_ELINEAGE; -ENOMEM; RESERVE's and SEAL's errors */
@@ -287,8 +287,8 @@ struct puller;
 int pull_create(struct puller **out, const struct pull_config *config);
 void pull_destroy(struct puller *p);
 
-/* EV_PULL_REQUEST of a bad or a surplus request gives DONE with its error for every key: -EINVAL, -ENOMEM, -EAGAIN (over
- * max_requests or max_keys); of an id in use nothing. `now` is read after whatever the event tells of (lease.h). */
+/* EV_PULL_REQUEST of a bad or a surplus request gives DONE with its error for every key: -EINVAL, -ENOMEM, -EAGAIN
+ * (over max_requests or max_keys); of an id in use nothing. `now` is read after what the event tells of (lease.h). */
 void pull_event(struct puller *p, const struct pull_event *ev, struct reader_now now);
 const struct pull_command *pull_command(struct puller *p);
 

@@ -1,10 +1,8 @@
-/* pull_fetch.c: one transfer of one key to one destination, from the first step to the last, and who waits for it. */
+/* pull_fetch.c: one transfer of one key to one destination, from the first step to the last. */
 #include "replication/pull_internal.h"
 
 #include <errno.h>
 #include <string.h>
-
-static void fetch_begin(struct puller *p, struct fetch *f);
 
 struct fetch *fetch_find(struct puller *p, uint64_t id)
 {
@@ -45,30 +43,9 @@ void fetch_free(struct puller *p, struct fetch *f)
     free(f);
 }
 
-/* ---- who waits ---- */
-
 static struct item *first_item(const struct fetch *f)
 {
     return CONTAINER(f->items.next, struct item, node);
-}
-
-static bool wanted(const struct fetch *f)
-{
-    for (struct list *n = f->items.next; n != &f->items; n = n->next) {
-        if (CONTAINER(n, struct item, node)->round <= f->round) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static bool set_hold(struct fetch *f)
-{
-    f->hold = true;
-    for (struct list *n = f->items.next; n != &f->items; n = n->next) {
-        f->hold = f->hold && !CONTAINER(n, struct item, node)->released;
-    }
-    return f->hold;
 }
 
 static void take_flags(struct fetch *f)
@@ -78,151 +55,7 @@ static void take_flags(struct fetch *f)
         struct item *i = CONTAINER(n, struct item, node);
         f->fresh = f->fresh || (i->request->flags & PULL_FRESH);
     }
-    set_hold(f);
-}
-
-static void detach(struct puller *p, struct fetch *f, struct item *i, int status)
-{
-    list_remove(&i->node);
-    item_done(p, i, status == BERTH_ELINEAGE ? f : NULL, status);
-}
-
-/* After items have left: the last one takes the transfer with it, unless it is past every return. */
-static void thin(struct puller *p, struct fetch *f)
-{
-    if (f->state == FETCH_ENDED || f->state == FETCH_SEAL) {
-        return;
-    }
-    if (!wanted(f)) {
-        fetch_stop(p, f, AFTER_END, -ECANCELED);
-        return;
-    }
-    if (f->flow) {
-        flow_remove(p, f);
-        flow_add(p, f);
-    }
-    if (f->hold && !set_hold(f)) {
-        fetch_release(p, f);
-    }
-}
-
-/* A buffer is the caller's again when nothing writes to it any more; a slot of the pool is not the caller's at all. */
-void fetch_leave(struct puller *p, struct item *i, int status)
-{
-    struct fetch *f = i->fetch;
-    if (!f) {
-        item_done(p, i, NULL, status);
-    } else if (f->destination == PULL_BUFFER) {
-        i->left = i->left ? i->left : status;
-        fetch_stop(p, f, AFTER_END, status);
-    } else {
-        bool all = p->config.unsafe & UNSAFE_KEEP_WAITERS;
-        detach(p, f, i, status);
-        if (all && f->state != FETCH_ENDED && f->state != FETCH_SEAL) {
-            fetch_stop(p, f, AFTER_END, -ECANCELED);
-        } else {
-            thin(p, f);
-        }
-    }
-}
-
-static struct fetch *find_replica(struct puller *p, const struct keybox *key)
-{
-    for (struct pull_link *l = pull_table_first(&p->fetches_by_key, key->hash); l; l = pull_table_next(l)) {
-        struct fetch *f = CONTAINER(l, struct fetch, by_key);
-        if (key_same(f->key, key)) {
-            return f;
-        }
-    }
-    return NULL;
-}
-
-static bool copy_ranges(struct fetch *f, const struct pull_key *k)
-{
-    f->ranges = &f->whole;
-    f->n_ranges = 1;
-    if (k->n_ranges == 0) {
-        return true;
-    }
-    struct pull_range *r = malloc(k->n_ranges * sizeof *r);
-    if (!r) {
-        return false;
-    }
-    memcpy(r, k->ranges, k->n_ranges * sizeof *r);
-    f->ranges = r;
-    f->n_ranges = k->n_ranges;
-    return true;
-}
-
-static struct fetch *fetch_new(struct puller *p, const struct item *i, const struct pull_key *k, struct keybox *key)
-{
-    struct fetch *f = timer_room(p) ? calloc(1, sizeof *f) : NULL;
-    if (!f || !copy_ranges(f, k)) {
-        free(f);
-        return NULL;
-    }
-    p->n_timers++;
-    f->id = ++p->serial;
-    f->key = key_keep(key);
-    f->destination = i->request->destination;
-    f->target = (struct pull_target){.kind = f->destination, .name = k->buffer, .at = k->to};
-    f->room = k->room;
-    f->timer.kind = TIMER_FETCH;
-    f->record.member = PULL_MEMBER_NONE;
-    f->phase = PULL_PREPARE;
-    f->since = p->mono;
-    list_init(&f->items);
-    list_init(&f->reads);
-    list_push(&p->fetches, &f->all);
-    pull_table_add(&p->fetches_by_id, &f->by_id, pull_table_mix(f->id));
-    if (f->destination == PULL_REPLICA) {
-        pull_table_add(&p->fetches_by_key, &f->by_key, key->hash);
-    }
-    return f;
-}
-
-/* A transfer under way serves a newcomer, but one that is being given up, or that began before a FRESH was asked for:
- * then another begins when it has ended. */
-static void join(struct puller *p, struct item *i, struct fetch *f)
-{
-    bool fresh = (i->request->flags & PULL_FRESH) && f->state != FETCH_PAUSE;
-    bool late = (f->state == FETCH_QUIET && f->after == AFTER_END) || fresh;
-    bool other = f->lease && i->request->lineage && f->lease->terms.lineage != i->request->lineage;
-    p->counter[PULL_SHARED]++;
-    i->fetch = f;
-    i->round = f->round + late;
-    list_push(&f->items, &i->node);
-    if (late) {
-        return;
-    }
-    if (other) {
-        detach(p, f, i, BERTH_ELINEAGE);
-        return;
-    }
-    if (f->lease || (f->seek && f->seek->held)) {
-        item_located(p, i);
-    }
-    if (f->hold && !set_hold(f)) {
-        fetch_release(p, f);
-    } else if (f->state == FETCH_PAUSE && (i->request->flags & (PULL_WAIT | PULL_FRESH)) != PULL_WAIT) {
-        fetch_again(p, f);
-    }
-}
-
-void fetch_join(struct puller *p, struct item *i, const struct pull_key *k, struct keybox *key)
-{
-    struct fetch *f = i->request->destination == PULL_REPLICA ? find_replica(p, key) : NULL;
-    if (f) {
-        join(p, i, f);
-        return;
-    }
-    if (!(f = fetch_new(p, i, k, key))) {
-        item_done(p, i, NULL, -ENOMEM);
-        return;
-    }
-    i->fetch = f;
-    list_push(&f->items, &i->node);
-    fetch_begin(p, f);
+    fetch_hold(f);
 }
 
 /* ---- a lease ---- */
@@ -235,7 +68,7 @@ static bool lease_serves(struct puller *p, const struct fetch *f, const struct r
     return version_compare(l->terms.version, floor_get(p, f->key)) >= 0 && p->check - l->granted < p->config.fresh_ns;
 }
 
-static void fetch_begin(struct puller *p, struct fetch *f)
+void fetch_begin(struct puller *p, struct fetch *f)
 {
     take_flags(f);
     fetch_phase(p, f, PULL_ADMIT);
@@ -264,7 +97,7 @@ static void cut_lineage(struct puller *p, struct fetch *f)
         next = n->next;
         struct item *i = CONTAINER(n, struct item, node);
         if (i->round <= f->round && i->request->lineage && i->request->lineage != f->record.lineage) {
-            detach(p, f, i, BERTH_ELINEAGE);
+            fetch_detach(p, f, i, BERTH_ELINEAGE);
         }
     }
 }
@@ -344,7 +177,7 @@ void fetch_located(struct puller *p, struct fetch *f, struct reader_lease *l)
         }
     } else {
         cut_lineage(p, f);
-        if (!wanted(f)) {
+        if (!fetch_wanted(f)) {
             fetch_stop(p, f, AFTER_END, -ECANCELED);
             return;
         }
@@ -359,7 +192,7 @@ void fetch_located(struct puller *p, struct fetch *f, struct reader_lease *l)
 
 void fetch_release(struct puller *p, struct fetch *f)
 {
-    set_hold(f);
+    fetch_hold(f);
     if (f->hold) {
         return;
     }
@@ -393,12 +226,12 @@ static bool pause_fetch(struct puller *p, struct fetch *f)
         struct item *i = CONTAINER(n, struct item, node);
         bool waits = i->request->flags & PULL_WAIT;
         if (i->round <= f->round && !waits && f->destination == PULL_REPLICA) {
-            detach(p, f, i, -ENOENT);
+            fetch_detach(p, f, i, -ENOENT);
         } else if (!waits && f->destination == PULL_BUFFER) {
             return false;
         }
     }
-    if (!wanted(f)) {
+    if (!fetch_wanted(f)) {
         return false;
     }
     memset(f->avoid, 0, sizeof f->avoid);
@@ -496,7 +329,7 @@ void fetch_quiet(struct puller *p, struct fetch *f)
         out_add(p, &f->abort, CMD_PULL_ABORT);
     }
     drop_lease(p, f);
-    if (f->after == AFTER_RETRY && wanted(f)) {
+    if (f->after == AFTER_RETRY && fetch_wanted(f)) {
         fetch_begin(p, f);
     } else {
         fetch_finish(p, f, f->after == AFTER_RETRY ? -ECANCELED : f->end);

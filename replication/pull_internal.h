@@ -284,7 +284,13 @@ void rpcs_lost(struct puller *p, uint16_t member);
 void rpc_free(struct puller *p, struct rpc *r);
 void releases_flush(struct puller *p);
 
+/* ---- pull_wait.c ---- */
+bool fetch_wanted(const struct fetch *f); /* somebody waits for this round of it */
+bool fetch_hold(struct fetch *f);         /* sets and gives f->hold: all who wait are behind a run's known part */
+void fetch_detach(struct puller *p, struct fetch *f, struct item *i, int status);
+
 /* ---- pull_fetch.c ---- */
+void fetch_begin(struct puller *p, struct fetch *f);
 void fetch_join(struct puller *p, struct item *i, const struct pull_key *k, struct keybox *key);
 void fetch_leave(struct puller *p, struct item *i, int status); /* its caller gives it up */
 void fetch_release(struct puller *p, struct fetch *f);          /* held no more */

@@ -1,7 +1,7 @@
-/* pull_world.h: three owners, their homes, slow and lossy wires and one puller, in virtual time under tests/support/draw.
+/* pull_world.h: three owners, their homes, slow and lossy wires and one puller, in virtual time, under draw.h.
  *
  * Bytes are one number a piece: the checksum of what the slot held when the piece was fetched. Owners reuse slots the
- * moment their leases let them. What went wrong is counted, not asserted: runs that break a rule on purpose must see it.
+ * moment their leases let them. What went wrong is counted, not asserted: runs that break a rule must see it.
  */
 #ifndef BERTH_TESTS_PULL_WORLD_H
 #define BERTH_TESTS_PULL_WORLD_H

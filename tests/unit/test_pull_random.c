@@ -1,5 +1,5 @@
-/* The puller among owners that use their slots again at the first moment that their leases let them, over wires that are
- * slow, lose, double and reorder. Twice: with verification and every kind of damage, and under leases only, where
+/* The puller among owners that use their slots again at the first moment that their leases let them, over wires that
+ * are slow, lose, double and reorder. Twice: with verification and every kind of damage, and under leases only, where
  * nothing but the clock and the rules of leases stand between the reader and other objects' bytes. Then each rule is
  * broken on purpose, and the same worlds must show it.
  */

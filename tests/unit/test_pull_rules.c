@@ -369,6 +369,31 @@ static void never_below_a_version_returned(void **state)
     s->n_kept = 0;
 }
 
+/* A replica that is being sealed while a newer version is returned to another caller is pulled again. */
+static void newer_one_during_the_seal(void **state)
+{
+    (void)state;
+    struct pull_key k = {.key = {.data = "r", .size = 1}, .flags = PULL_REPLACEABLE};
+    script_request(
+        s, &(struct pull_request){
+               .id = 1, .keys = &k, .n_keys = 1, .destination = PULL_REPLICA, .sample = 0, .deadline = INT64_MAX});
+    script_found(s, take(CMD_PULL_ASK), 1, 3, 5);
+    script_grant(s, take(CMD_PULL_LEASE), 1, 5, 10);
+    script_reserved(s, take(CMD_PULL_RESERVE), 70);
+    script_status(s, EV_PULL_READ, take(CMD_PULL_READ), 0);
+    uint64_t seal = take(CMD_PULL_SEAL);
+    pull_replaceable(2, PULL_FRESH);
+    script_found(s, take(CMD_PULL_ASK), 1, 2, 9);
+    script_grant(s, take(CMD_PULL_LEASE), 1, 9, 10);
+    script_status(s, EV_PULL_READ, take(CMD_PULL_READ), 0);
+    expect_done(2, 0);
+    script_status(s, EV_PULL_SEALED, seal, 0);
+    assert_int_equal(script_count(s, CMD_PULL_DONE), 0);
+    script_reserved(s, take(CMD_PULL_RESERVE), 71); /* by the newer lease */
+    assert_int_equal(script_take(s, CMD_PULL_READ)->c.generation, 9);
+    s->n_kept = 0;
+}
+
 static void lineage_must_match(void **state)
 {
     (void)state;
@@ -455,6 +480,7 @@ int main(void)
         CASE(ranges_and_segments),
         CASE(lease_only_needs_a_transport_that_proves),
         CASE(never_below_a_version_returned),
+        CASE(newer_one_during_the_seal),
         CASE(lineage_must_match),
         CASE(nonsense_of_peers),
         CASE(bad_and_surplus_requests),
