@@ -13,10 +13,10 @@
 #include <sys/types.h>
 
 #define ITEMS_MAX 16u              /* DATA frames in one sendmsg */
-#define BATCH_BYTES (256u << 10)   /* payload in one sendmsg, about */
+#define BATCH_BYTES (128u << 10)   /* payload in one sendmsg, about */
 #define AHEAD_BYTES (16u << 10)    /* input of a control lane that is read in one go */
 #define SMALL_MAX (32u << 10)      /* greatest transfer on the control lane */
-#define LANE_QUOTA (256u << 10)    /* bytes of one lane and direction before the others have their turn */
+#define LANE_QUOTA (128u << 10)    /* bytes of one lane and direction before the others have their turn */
 #define GRANT_QUANTUM (2ull << 20) /* bytes that one bulk transfer may ask for before the others have their turn */
 #define KEEP_BUFFER (64u << 10)    /* larger buffers are freed when they are empty */
 

@@ -17,6 +17,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -32,6 +33,22 @@ static int64_t now(void)
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static double cpu_before; /* of this process, when the measured part began */
+
+/* Of both processes since then, the other one once it has been waited for. */
+static double cpu_seconds(void)
+{
+    double sum = 0;
+    struct rusage u;
+    const int whose[] = {RUSAGE_SELF, RUSAGE_CHILDREN};
+    for (int i = 0; i < 2; i++) {
+        getrusage(whose[i], &u);
+        sum +=
+            (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) + (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1e6;
+    }
+    return sum - cpu_before;
 }
 
 static _Noreturn void give_up(const char *what)
@@ -114,18 +131,25 @@ static void turn(void *ctx)
     }
 }
 
-static pid_t start_owner(const char *how, char *address, size_t size)
+static uint8_t *make_pool(int *fd)
 {
-    void *ctx = open_context("127.0.0.1:0", how);
-    int fd = memfd_create("pool", MFD_CLOEXEC);
-    if (fd < 0 || ftruncate(fd, POOL_BYTES) != 0) {
+    *fd = memfd_create("pool", MFD_CLOEXEC);
+    if (*fd < 0 || ftruncate(*fd, POOL_BYTES) != 0) {
         give_up("pool");
     }
-    uint8_t *pool = mmap(NULL, POOL_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
+    uint8_t *pool = mmap(NULL, POOL_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, *fd, 0);
     if (pool == MAP_FAILED) {
         give_up("pool");
     }
     memset(pool, 7, POOL_BYTES);
+    return pool;
+}
+
+static pid_t start_owner(const char *how, char *address, size_t size)
+{
+    void *ctx = open_context("127.0.0.1:0", how);
+    int fd;
+    uint8_t *pool = make_pool(&fd);
     tcp_transport.expose(ctx, fd, pool, POOL_BYTES);
     tcp_transport.address(ctx, address, size);
     pid_t pid = fork();
@@ -266,10 +290,13 @@ static double rate(size_t size, unsigned depth, double seconds, const char *how,
     pid_t owner = start_owner(how, address, sizeof address);
     struct reader r = {.ctx = reader_context(address)};
     r.latency = latency ? malloc(LATENCIES_MAX * sizeof *r.latency) : NULL;
+    for (unsigned i = 0; i < depth; i++) {
+        prepare(&jobs[i], &r, size, (uint64_t)i * size % (POOL_BYTES - size + 1), hash);
+    }
+    cpu_before += cpu_seconds();
     int64_t begin = now();
     r.end = begin + (int64_t)(seconds * 1e9);
     for (unsigned i = 0; i < depth; i++) {
-        prepare(&jobs[i], &r, size, (uint64_t)i * size % (POOL_BYTES - size + 1), hash);
         post(&jobs[i]);
     }
     while (r.open) {
@@ -348,6 +375,7 @@ static double raw(size_t size, unsigned depth, double seconds)
     if (to == MAP_FAILED || send(fd, ask, depth, 0) != (ssize_t)depth) {
         give_up("raw");
     }
+    cpu_before += cpu_seconds();
     int64_t begin = now(), end = begin + (int64_t)(seconds * 1e9);
     uint64_t bytes = 0;
     for (unsigned i = 0; now() < end; i = (i + 1) % depth) {
@@ -425,8 +453,10 @@ int main(int argc, char **argv)
             fprintf(stderr, "bench-tcp: SIZE is at most 64 MiB, DEPTH at most 64\n");
             return 2;
         }
-        printf("%s %zu x %u%s%s%s: %.2f GB/s\n", mode, size, depth, how ? " " : "", how ? how : "", hash ? " hash" : "",
-               strcmp(mode, "raw") == 0 ? raw(size, depth, seconds) : rate(size, depth, seconds, how, hash, false));
+        bool is_raw = strcmp(mode, "raw") == 0;
+        double gbs = is_raw ? raw(size, depth, seconds) : rate(size, depth, seconds, how, hash, false);
+        printf("%s %zu x %u%s%s%s: %.2f GB/s, %.3f CPU s a GB, both sides\n", mode, size, depth, how ? " " : "",
+               how ? how : "", hash ? " hash" : "", gbs, cpu_seconds() / (gbs * seconds));
     } else {
         fprintf(
             stderr,
