@@ -1,7 +1,7 @@
 /* tcp.c: bench-tcp: what the TCP transport moves on this machine, between two processes over loopback.
  *
- *   bench-tcp rate SIZE DEPTH SECONDS [send|sendfile] [hash]   reads of SIZE at DEPTH, beside raw send and recv of the same
- *   bench-tcp raw SIZE DEPTH SECONDS
+ *   bench-tcp rate SIZE DEPTH SECONDS [send|sendfile] [hash]   reads of SIZE at DEPTH, ..
+ *   bench-tcp raw SIZE DEPTH SECONDS                           .. and nothing but send and recv of the same
  *   bench-tcp lone SIZE SECONDS [send|sendfile]                latency of single reads
  *   bench-tcp fair SECONDS                                     4 KiB reads alone, then during a 1 GiB read
  */

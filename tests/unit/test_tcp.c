@@ -206,8 +206,7 @@ static void many(void **unused)
     end();
 }
 
-/* Small reads one after another during a large one: none waits for its end, and they cost it no more than a bounded number
- * of bytes each. */
+/* Small reads one after another during a large one: none waits for its end, but only for a bounded number of its bytes. */
 static void small_during_large(void **unused)
 {
     struct tcp_job large;
