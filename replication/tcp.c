@@ -308,8 +308,8 @@ static bool is_bulk(const enum source_kind *source)
            ((const struct tcp_lane *)((const char *)source - offsetof(struct tcp_lane, source)))->kind == LANE_BULK;
 }
 
-/* Control lanes go first, and what they have to say leaves before bulk is moved: a small transfer waits for at most one quota
- * of each busy bulk lane on either side. */
+/* Control lanes go first, and what they have to say leaves before bulk is moved: a small transfer waits for at most
+ * one quota of each busy bulk lane on either side. */
 static size_t one_round(struct tcp *ctx, const struct epoll_event *event, int n)
 {
     size_t moved = 0;
@@ -379,8 +379,8 @@ static void tcp_disconnect(void *arg, struct connection *c)
     tcp_leave(ctx);
 }
 
-/* Resetting throws our own queue away, but pages that sendfile passed on may lie in the peer's socket on this machine, or in
- * a NIC's ring: only the leases' end is proof (rule 23). */
+/* Resetting throws our own queue away, but pages that sendfile passed on may lie in the peer's socket on this machine,
+ * or in a NIC's ring: only the leases' end is proof (rule 23). */
 static int tcp_fence(void *arg, struct connection *c)
 {
     tcp_disconnect(arg, c);

@@ -59,7 +59,8 @@ void tcp_lane_close(struct tcp_lane *lane)
         return;
     }
     /* A forked child may have a copy of the descriptor: epoll would go on telling of it, and closing ours would reset
-     * nothing. So it is taken out by hand, and reset by name (AF_UNSPEC), which also throws away what lies in the socket. */
+     * nothing. So it is taken out by hand, and reset by name (AF_UNSPEC), which also throws away what lies in the
+     * socket. */
     struct linger reset = {.l_onoff = 1, .l_linger = 0};
     struct sockaddr none = {.sa_family = AF_UNSPEC};
     epoll_ctl(ctx->epoll_fd, EPOLL_CTL_DEL, lane->fd, NULL);

@@ -189,8 +189,8 @@ void tcp_frame(struct tcp_connection *c, const struct frame *f); /* on the contr
 /* Sends up to about quota bytes; the number sent. */
 size_t tcp_transmit(struct tcp_lane *lane, size_t quota);
 int tcp_send(void *ctx, struct connection *c, const void *message, size_t n);
-/* No more of the serve's payload is read: what of it is in items is taken back, blanked where its head has left. True: the
- * error stands in an item now, as the serve's last frame. */
+/* No more of the serve's payload is read: what of it is in items is taken back, blanked where its head has left. True:
+ * the error stands in an item now, as the serve's last frame. */
 bool tcp_retract(struct tcp_lane *lane, struct serve *s, int status);
 
 /* tcp_read.c */

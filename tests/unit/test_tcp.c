@@ -206,7 +206,8 @@ static void many(void **unused)
     end();
 }
 
-/* Small reads one after another during a large one: none waits for its end, but only for a bounded number of its bytes. */
+/* Small reads one after another during a large one: none waits for its end, but only for a bounded number of its
+ * bytes. */
 static void small_during_large(void **unused)
 {
     struct tcp_job large;
