@@ -149,12 +149,16 @@ static void bad_requests(void **unused)
     j.t.bytes = 4096;
     assert_int_equal(tcp_transport.cancel(a.ctx, &j.t), -ENOENT);
     assert_int_equal(j.t.state, TRANSFER_IDLE);
-    j.t.offset = POOL - 4095; /* the owner's pool ends before */
-    tcp_job_post(&j);
-    assert_int_equal(tcp_transport.read(a.ctx, a.c, &j.t), -EBUSY);
-    finish(&j);
-    assert_int_equal(j.t.status, -EINVAL);
-    assert_true(tcp_job_is_poison(&j));
+    static const uint64_t beyond[] = {POOL - 4095, POOL, POOL + 4096, UINT64_MAX, UINT64_MAX - 4094};
+    for (size_t i = 0; i < sizeof beyond / sizeof *beyond; i++) { /* the owner's pool ends before */
+        j.t.offset = beyond[i];
+        j.completions = 0;
+        tcp_job_post(&j);
+        assert_int_equal(tcp_transport.read(a.ctx, a.c, &j.t), -EBUSY);
+        finish(&j);
+        assert_int_equal(j.t.status, -EINVAL);
+        assert_true(tcp_job_is_poison(&j));
+    }
     assert_int_equal(b.admitted, 0);
     tcp_job_free(&j);
     round_trip(POOL - 4096, 4096, 1);
