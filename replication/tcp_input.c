@@ -234,7 +234,9 @@ size_t tcp_receive(struct tcp_lane *lane, size_t quota)
 {
     size_t moved = 0;
     bool dry = false;
-    while (lane->fd >= 0 && moved < quota) {
+    while (lane->fd >= 0) {
+        /* What is buffered is looked at to its end in any case: no event would tell of it again. */
+        dry = dry || moved >= quota;
         if (lane->input == INPUT_HEAD) {
             if (!fill_head(lane, &dry)) {
                 break;

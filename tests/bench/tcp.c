@@ -123,12 +123,10 @@ static void *open_context(const char *listen, const char *how)
     return ctx;
 }
 
-static void turn(void *ctx)
+static void wait_for_work(void *ctx)
 {
     struct pollfd p = {.fd = tcp_transport.descriptor(ctx), .events = POLLIN};
-    if (tcp_transport.turn(ctx) == 0) {
-        poll(&p, 1, 1000);
-    }
+    poll(&p, 1, 1000);
 }
 
 static uint8_t *make_pool(int *fd)
@@ -156,7 +154,9 @@ static pid_t start_owner(const char *how, char *address, size_t size)
     if (pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         for (;;) {
-            turn(ctx);
+            if (tcp_transport.turn(ctx) == 0) {
+                wait_for_work(ctx);
+            }
         }
     }
     tcp_transport.close(ctx);
@@ -277,8 +277,8 @@ static void *reader_context(const char *address)
     if (tcp_transport.connect(ctx, address, NULL, &c, why, sizeof why) < 0) {
         give_up(why);
     }
-    while (!peer) {
-        turn(ctx);
+    while (tcp_transport.turn(ctx) >= 0 && !peer) {
+        wait_for_work(ctx);
     }
     return ctx;
 }
@@ -299,8 +299,11 @@ static double rate(size_t size, unsigned depth, double seconds, const char *how,
     for (unsigned i = 0; i < depth; i++) {
         post(&jobs[i]);
     }
+    tcp_transport.flush(r.ctx);
     while (r.open) {
-        turn(r.ctx);
+        if (tcp_transport.turn(r.ctx) == 0 && r.open) {
+            wait_for_work(r.ctx);
+        }
     }
     double gbs = (double)r.bytes / (double)(now() - begin);
     for (unsigned i = 0; i < depth; i++) {
@@ -420,7 +423,9 @@ static void fair(double seconds)
             post(&big);
         }
         while (small.open || large.open) {
-            turn(small.ctx);
+            if (tcp_transport.turn(small.ctx) == 0 && (small.open || large.open)) {
+                wait_for_work(small.ctx);
+            }
         }
         print_latency(loaded ? "4 KiB during a large read" : "4 KiB alone", &small);
         if (loaded) {

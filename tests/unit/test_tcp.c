@@ -512,6 +512,22 @@ static void back_pressure(void **unused)
     end();
 }
 
+/* Bursts of small messages, of which some end just behind what one turn takes: none is left lying in the buffer. */
+static void bursts(void **unused)
+{
+    int sent = 0;
+    (void)unused;
+    begin(NULL, NULL);
+    for (int n = 2200; n < 2700; n += 11) {
+        for (int i = 0; i < n; i++, sent++) {
+            assert_int_equal(tcp_transport.send(a.ctx, a.c, &sent, sizeof sent), 0);
+        }
+        tcp_nodes_until(both, 2, has_message, &sent);
+    }
+    assert_int_equal(b.disorder, 0);
+    end();
+}
+
 /* Both sides read from each other at once, over one connection. */
 static void both_ways(void **unused)
 {
@@ -572,6 +588,7 @@ int main(void)
         cmocka_unit_test(no_memory),
         cmocka_unit_test(messages),
         cmocka_unit_test(back_pressure),
+        cmocka_unit_test(bursts),
         cmocka_unit_test(both_ways),
         cmocka_unit_test(flushing),
     };
