@@ -3,7 +3,7 @@
  *   bench-tcp rate SIZE DEPTH SECONDS [send|sendfile] [hash]   reads of SIZE at DEPTH, ..
  *   bench-tcp raw SIZE DEPTH SECONDS                           .. and nothing but send and recv of the same
  *   bench-tcp lone SIZE SECONDS [send|sendfile]                latency of single reads
- *   bench-tcp fair SECONDS                                     4 KiB reads alone, then during a 1 GiB read
+ *   bench-tcp fair SECONDS [pin]                               4 KiB reads alone, then during a 1 GiB read
  */
 #include "replication/tcp.h"
 
@@ -11,6 +11,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -129,6 +130,18 @@ static void wait_for_work(void *ctx)
     poll(&p, 1, 1000);
 }
 
+static bool pinned; /* a CPU for each of the two processes */
+
+static void pin(int cpu)
+{
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET(cpu, &set);
+    if (pinned && sched_setaffinity(0, sizeof set, &set) != 0) {
+        give_up("pin");
+    }
+}
+
 static uint8_t *make_pool(int *fd)
 {
     *fd = memfd_create("pool", MFD_CLOEXEC);
@@ -153,6 +166,7 @@ static pid_t start_owner(const char *how, char *address, size_t size)
     pid_t pid = fork();
     if (pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
+        pin(1);
         for (;;) {
             if (tcp_transport.turn(ctx) == 0) {
                 wait_for_work(ctx);
@@ -160,6 +174,7 @@ static pid_t start_owner(const char *how, char *address, size_t size)
         }
     }
     tcp_transport.close(ctx);
+    pin(0);
     return pid;
 }
 
@@ -444,6 +459,7 @@ int main(int argc, char **argv)
     bool hash = false;
     for (int i = 3; i < argc; i++) {
         hash |= strcmp(argv[i], "hash") == 0;
+        pinned |= strcmp(argv[i], "pin") == 0;
         how = strncmp(argv[i], "send", 4) == 0 ? argv[i] : how;
     }
     if (strcmp(mode, "fair") == 0) {
