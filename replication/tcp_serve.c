@@ -224,7 +224,7 @@ static void add_item(struct tcp_lane *lane, struct serve *s, uint32_t n, bool la
     it->head_at = it->at = 0;
     it->bytes = n;
     it->offset = at;
-    it->payload = lane->ctx->pool + at;
+    it->payload = n > 0 ? lane->ctx->pool + at : NULL; /* a refused offset may lie anywhere */
     it->serve = s;
     it->file = n > 0 && by_file(lane, s, n);
     frame_encode(it->head, &f);
