@@ -73,16 +73,21 @@ void tcp_dirty(struct tcp_lane *lane)
     }
 }
 
-static size_t send_dirty(struct tcp *ctx)
+static size_t send_dirty(struct tcp *ctx, bool bulk)
 {
     size_t sent = 0;
-    struct tcp_lane *lane;
-    while ((lane = TAILQ_FIRST(&ctx->dirty))) {
+    struct tcp_lane *lane, *next;
+    for (lane = TAILQ_FIRST(&ctx->dirty); lane; lane = next) {
+        next = TAILQ_NEXT(lane, dirty_link);
+        if (lane->kind == LANE_BULK && !bulk) {
+            continue;
+        }
         TAILQ_REMOVE(&ctx->dirty, lane, dirty_link);
         lane->dirty = false;
         /* A full socket says itself when it has room. */
         if (!(lane->armed & EPOLLOUT)) {
             sent += tcp_transmit(lane, LANE_QUOTA);
+            next = TAILQ_FIRST(&ctx->dirty); /* `room` may have ended any lane */
         }
     }
     return sent;
@@ -94,7 +99,7 @@ static void defaults(struct transport_config *c)
 {
     c->window = c->window ? c->window : 32u << 20;
     c->source_window = c->source_window ? c->source_window : 8u << 20;
-    c->chunk = c->chunk ? c->chunk : 256u << 10;
+    c->chunk = c->chunk ? c->chunk : 128u << 10;
     c->small = c->small ? c->small : 16u << 10;
     c->sendfile_min = c->sendfile_min ? c->sendfile_min : 32u << 10;
     c->sendfile_max = c->sendfile_max ? c->sendfile_max : 256u << 10;
@@ -303,7 +308,8 @@ static bool is_bulk(const enum source_kind *source)
            ((const struct tcp_lane *)((const char *)source - offsetof(struct tcp_lane, source)))->kind == LANE_BULK;
 }
 
-/* Control lanes go first: a small transfer waits for at most one quota of bulk. */
+/* Control lanes go first, and what they have to say leaves before bulk is moved: a small transfer waits for at most
+ * one quota of each busy bulk lane on either side. */
 static size_t one_round(struct tcp *ctx, const struct epoll_event *event, int n)
 {
     size_t moved = 0;
@@ -313,9 +319,10 @@ static size_t one_round(struct tcp *ctx, const struct epoll_event *event, int n)
                 moved += on_event(ctx, event[i].data.ptr, event[i].events);
             }
         }
+        tcp_grant(ctx);
+        moved += send_dirty(ctx, bulk);
     }
-    tcp_grant(ctx);
-    return moved + send_dirty(ctx);
+    return moved;
 }
 
 static int tcp_turn(void *arg)
@@ -346,7 +353,8 @@ static void tcp_flush(void *arg)
         return;
     }
     tcp_enter(ctx);
-    send_dirty(ctx);
+    send_dirty(ctx, false);
+    send_dirty(ctx, true);
     unkick(ctx);
     tcp_leave(ctx);
 }
@@ -371,8 +379,8 @@ static void tcp_disconnect(void *arg, struct connection *c)
     tcp_leave(ctx);
 }
 
-/* Resetting throws our own queue away, but pages that sendfile passed on may lie in the peer's socket on this machine, or in
- * a NIC's ring: only the leases' end is proof (rule 23). */
+/* Resetting throws our own queue away, but pages that sendfile passed on may lie in the peer's socket on this machine,
+ * or in a NIC's ring: only the leases' end is proof (rule 23). */
 static int tcp_fence(void *arg, struct connection *c)
 {
     tcp_disconnect(arg, c);

@@ -1,14 +1,15 @@
 /* tcp.h: the transport over TCP: sockets and epoll of Linux, no thread, no library.
  *
- * A peer is a pair of TCP connections: the first for messages, requests and small transfers, the second for bulk, so that a
- * small read never stands behind megabytes in a socket. The second is tied to the first by a random token that the
- * accepting side has drawn.
+ * A peer is a pair of TCP connections: the first for messages, requests and small transfers, the second for bulk, so
+ * that a small read never stands behind megabytes in a socket. The second is tied to the first by a random token that
+ * the accepting side has drawn.
  *
  * Payload is received by the kernel straight into the destination, so that memory which is gone gives an error and no
  * signal (rule 7), and is sent from the pool by send, or by sendfile (tcp_serve.c says when).
  *
- * Bounds for one peer: 512 requests and 512 serves at a time (48 + 112 bytes each, allocated when first used), one received
- * message, the queue of messages, 16 KiB of input. Pieces that wait for the window are the caller's own structures.
+ * Bounds for one peer: 512 requests and 512 serves at a time (48 + 112 bytes each, allocated when first used), one
+ * received message, the queue of messages, 16 KiB of input. Pieces that wait for the window are the caller's own
+ * structures.
  *
  * Plain TCP: bytes are neither encrypted nor authenticated here (rule 25).
  */

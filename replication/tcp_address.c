@@ -65,7 +65,8 @@ static void take(union tcp_address *out, const struct sockaddr *from)
     memcpy(out, from, from->sa_family == AF_INET ? sizeof out->v4 : sizeof out->v6);
 }
 
-/* The first address of an interface, IPv4 before IPv6; link-local ones, which no peer could use without a scope, are none. */
+/* The first address of an interface, IPv4 before IPv6; link-local ones, which no peer could use without a scope, are
+ * none. */
 static int of_interface(const char *name, union tcp_address *out)
 {
     struct ifaddrs *all;

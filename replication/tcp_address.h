@@ -20,8 +20,8 @@ enum tcp_use {
     TCP_USE_DIGITS  /* a peer's, and no names: asks nobody, never blocks */
 };
 
-/* "HOST:PORT", "[HOST]:PORT", with or without "tcp://". 0, -EINVAL, or -EHOSTUNREACH (an unknown name), or -EADDRNOTAVAIL (an
- * interface without an address), with a sentence in why. */
+/* "HOST:PORT", "[HOST]:PORT", with or without "tcp://". 0, -EINVAL, or -EHOSTUNREACH (an unknown name), or
+ * -EADDRNOTAVAIL (an interface without an address), with a sentence in why. */
 int tcp_address_parse(const char *text, enum tcp_use use, union tcp_address *out, char *why, size_t why_size);
 
 bool tcp_address_is_any(const union tcp_address *a);

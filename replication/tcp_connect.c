@@ -1,8 +1,8 @@
 /* tcp_connect.c: from an address, or a stranger at the door, to a pair of lanes.
  *
- * The connecting side opens the control lane and greets; the accepting side answers with a token drawn for this pair; the
- * connecting side opens the bulk lane and shows the token. Everything before that is bounded in number and in time, and
- * what does not begin as a greeting does is closed at its first wrong byte.
+ * The connecting side opens the control lane and greets; the accepting side answers with a token drawn for this pair;
+ * the connecting side opens the bulk lane and shows the token. Everything before that is bounded in number and in
+ * time, and what does not begin as a greeting does is closed at its first wrong byte.
  */
 #include "replication/tcp_internal.h"
 

@@ -58,11 +58,14 @@ void tcp_lane_close(struct tcp_lane *lane)
     if (lane->fd < 0) {
         return;
     }
-    /* A forked child may have a copy of the descriptor, and epoll would go on telling of it: taken out by hand. The reset
-     * (linger 0) throws away what lies in the socket, and leaves no TIME_WAIT. */
+    /* A forked child may have a copy of the descriptor: epoll would go on telling of it, and closing ours would reset
+     * nothing. So it is taken out by hand, and reset by name (AF_UNSPEC), which also throws away what lies in the
+     * socket. */
     struct linger reset = {.l_onoff = 1, .l_linger = 0};
+    struct sockaddr none = {.sa_family = AF_UNSPEC};
     epoll_ctl(ctx->epoll_fd, EPOLL_CTL_DEL, lane->fd, NULL);
     (void)setsockopt(lane->fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+    (void)connect(lane->fd, &none, sizeof none);
     close(lane->fd);
     lane->fd = -1;
     if (lane->dirty) {

@@ -1,9 +1,9 @@
 /* tcp_input.c: what a lane receives.
  *
- * Payload must go from the socket into the destination without passing through a buffer here: the destination may be memory
- * that only a system call may touch (rule 7). So a lane on which payload may come is read exactly to the next head of a
- * frame, and each receive of payload takes the head behind it along in the same call. Only a control lane without a
- * small read under way, where no payload can come yet, is read ahead.
+ * Payload must go from the socket into the destination without passing through a buffer here: the destination may be
+ * memory that only a system call may touch (rule 7). So a lane on which payload may come is read exactly to the next
+ * head of a frame, and each receive of payload takes the head behind it along in the same call. Only a control lane
+ * without a small read under way, where no payload can come yet, is read ahead.
  */
 #include "replication/tcp_internal.h"
 
@@ -234,7 +234,9 @@ size_t tcp_receive(struct tcp_lane *lane, size_t quota)
 {
     size_t moved = 0;
     bool dry = false;
-    while (lane->fd >= 0 && moved < quota) {
+    while (lane->fd >= 0) {
+        /* What is buffered is looked at to its end in any case: no event would tell of it again. */
+        dry = dry || moved >= quota;
         if (lane->input == INPUT_HEAD) {
             if (!fill_head(lane, &dry)) {
                 break;

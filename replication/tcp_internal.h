@@ -13,10 +13,10 @@
 #include <sys/types.h>
 
 #define ITEMS_MAX 16u              /* DATA frames in one sendmsg */
-#define BATCH_BYTES (256u << 10)   /* payload in one sendmsg, about */
+#define BATCH_BYTES (128u << 10)   /* payload in one sendmsg, about */
 #define AHEAD_BYTES (16u << 10)    /* input of a control lane that is read in one go */
 #define SMALL_MAX (32u << 10)      /* greatest transfer on the control lane */
-#define LANE_QUOTA (256u << 10)    /* bytes of one lane and direction before the others have their turn */
+#define LANE_QUOTA (128u << 10)    /* bytes of one lane and direction before the others have their turn */
 #define GRANT_QUANTUM (2ull << 20) /* bytes that one bulk transfer may ask for before the others have their turn */
 #define KEEP_BUFFER (64u << 10)    /* larger buffers are freed when they are empty */
 
@@ -189,8 +189,8 @@ void tcp_frame(struct tcp_connection *c, const struct frame *f); /* on the contr
 /* Sends up to about quota bytes; the number sent. */
 size_t tcp_transmit(struct tcp_lane *lane, size_t quota);
 int tcp_send(void *ctx, struct connection *c, const void *message, size_t n);
-/* No more of the serve's payload is read: what of it is in items is taken back, blanked where its head has left. True: the
- * error stands in an item now, as the serve's last frame. */
+/* No more of the serve's payload is read: what of it is in items is taken back, blanked where its head has left. True:
+ * the error stands in an item now, as the serve's last frame. */
 bool tcp_retract(struct tcp_lane *lane, struct serve *s, int status);
 
 /* tcp_read.c */

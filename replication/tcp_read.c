@@ -167,8 +167,8 @@ static void ask_small(struct tcp_connection *c)
     }
 }
 
-/* One quantum for the first bulk transfer that may have one. One that has no request yet may have to wait for others to end,
- * while those that have one go on. */
+/* One quantum for the first bulk transfer that may have one. One that has no request yet may have to wait for others
+ * to end, while those that have one go on. */
 static bool ask_bulk(struct tcp_connection *c, uint64_t quantum)
 {
     struct transfer *t;
@@ -352,8 +352,8 @@ void tcp_on_data(struct tcp_lane *lane, const struct frame *f)
     }
 }
 
-/* n more bytes lie in the destination: moves on in its list, and tells the caller piece by piece. A callback may give the
- * transfer up. */
+/* n more bytes lie in the destination: moves on in its list, and tells the caller piece by piece. A callback may give
+ * the transfer up. */
 static void filled(struct request *r, size_t n)
 {
     struct transfer *t = r->t;

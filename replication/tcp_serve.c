@@ -1,8 +1,8 @@
 /* tcp_serve.c: the owner's side: what peers read, chunk by chunk in turn.
  *
- * send or sendfile: sendfile passes references to the pool's pages on, and saves one copy; for a lone or a large transfer it
- * is slower or erratic, so it is for a queue of middling ones (docs: the transport's benchmark). Its pages stay in the
- * socket after the call: the slot is in use until DONE (rule 19), which is what `served` says.
+ * send or sendfile: sendfile passes references to the pool's pages on, and saves one copy; for a lone or a large
+ * transfer it is slower or erratic, so it is for a queue of middling ones (docs: the transport's benchmark). Its pages
+ * stay in the socket after the call: the slot is in use until DONE (rule 19), which is what `served` says.
  */
 #include "replication/tcp_internal.h"
 
@@ -224,7 +224,7 @@ static void add_item(struct tcp_lane *lane, struct serve *s, uint32_t n, bool la
     it->head_at = it->at = 0;
     it->bytes = n;
     it->offset = at;
-    it->payload = lane->ctx->pool + at;
+    it->payload = n > 0 ? lane->ctx->pool + at : NULL; /* a refused offset may lie anywhere */
     it->serve = s;
     it->file = n > 0 && by_file(lane, s, n);
     frame_encode(it->head, &f);

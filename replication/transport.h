@@ -2,14 +2,14 @@
  *
  * What a back end cannot do stands in null_transport as a function that answers -EOPNOTSUPP: no pointer here is NULL.
  *
- * Threads: a context is used by one thread at a time, and starts none. It has one descriptor to poll (for reading); `turn`
- * does what is there, a bounded amount of it, and makes every callback but those that read, cancel, stop, disconnect, fence
- * and close make before they return. A callback may call anything here except turn and close.
+ * Threads: a context is used by one thread at a time, and starts none. It has one descriptor to poll (for reading);
+ * `turn` does what is there, a bounded amount of it, and makes every callback but those that read, cancel, stop,
+ * disconnect, fence and close make before they return. A callback may call anything here except turn and close.
  *
- * Three states of a transfer, never mixed up: posted (the destination belongs to the transport), completed (every part's
- * fate is known and the destination is quiet: the transport never writes there again), consumable (its lease was good
- * after the last completion, or its checksum is right). The transport knows the first two; the puller says the third,
- * and hands out bytes in no other.
+ * Three states of a transfer, never mixed up: posted (the destination belongs to the transport), completed (every
+ * part's fate is known and the destination is quiet: the transport never writes there again), consumable (its lease
+ * was good after the last completion, or its checksum is right). The transport knows the first two; the puller says
+ * the third, and hands out bytes in no other.
  *
  * Trust: nothing that a peer sends is believed. What does not fit the protocol ends the connection, with a cause.
  */
@@ -42,8 +42,8 @@ enum transfer_state {
     TRANSFER_CONSUMABLE /* set by the puller: lease deadline or checksum checked after the last completion */
 };
 
-/* A one-sided read of `bytes` at `offset` of the peer's pool into `to`. The structure and the list are the caller's, and stay
- * as they are from read() until `complete` is called; the destination likewise. */
+/* A one-sided read of `bytes` at `offset` of the peer's pool into `to`. The structure and the list are the caller's,
+ * and stay as they are from read() until `complete` is called; the destination likewise. */
 struct transfer {
     uint64_t lease;         /* the permission, as the owner gave it */
     uint64_t generation;    /* of the slot */
@@ -52,8 +52,9 @@ struct transfer {
     const struct iovec *to; /* 1 to TRANSPORT_IOV_MAX parts, together exactly `bytes`; written by the kernel only */
     uint32_t parts;         /* of `to` */
     int64_t deadline;       /* CLOCK_MONOTONIC ns; INT64_MAX (BERTH_FOREVER): none */
-    /* NULL, or: so many bytes at `offset` of the transfer have just come to lie at `at`, in order, while they are in the
-     * cache. They are unproven, and `at` may fault where the destination is memory that another process can truncate. */
+    /* NULL, or: so many bytes at `offset` of the transfer have just come to lie at `at`, in order, while they are in
+     * the cache. They are unproven, and `at` may fault where the destination is memory that another process can
+     * truncate. */
     void (*progress)(struct transfer *t, uint64_t offset, const void *at, size_t n);
     /* Exactly once for a read that returned 0. state is COMPLETED, status set; the structure is the caller's again. */
     void (*complete)(struct transfer *t);
@@ -92,17 +93,17 @@ struct transport_events {
     /* The outcome of connect: 0, or a negative error, and then c is gone when this returns. */
     void (*connected)(void *env, struct connection *c, int status, const char *why);
     void (*accepted)(void *env, struct connection *c);
-    /* A connection that was connected or accepted has ended by itself; c is gone when this returns. Before it, every transfer
-     * completed with -ECONNRESET and every serve was told. Not called for disconnect, fence and close. */
+    /* A connection that was connected or accepted has ended by itself; c is gone when this returns. Before it, every
+     * transfer completed with -ECONNRESET and every serve was told. Not called for disconnect, fence and close. */
     void (*closed)(void *env, struct connection *c, int status, const char *why);
     void (*message)(void *env, struct connection *c, const void *bytes, size_t n); /* bytes: during the call */
     void (*room)(void *env, struct connection *c); /* send answered -EAGAIN before, and there is room again */
     /* A peer asks to read. 0: yes, and *token comes back in served; a negative error goes to the reader as its status.
      * From a yes until served, the memory must stay as it is. */
     int (*admit)(void *env, struct connection *c, const struct transport_want *want, uint64_t *token);
-    /* Once for each yes of admit. 0: the receiver has said that it has it all. -ECANCELED: the reader gave up, or what stop
-     * was given: the receiver has taken all that was on its way. -ECONNRESET: the connection is gone, and pages of the pool
-     * may still lie in sockets: the caller keeps the slot until the lease's end (rule 23). */
+    /* Once for each yes of admit. 0: the receiver has said that it has it all. -ECANCELED: the reader gave up, or what
+     * stop was given: the receiver has taken all that was on its way. -ECONNRESET: the connection is gone, and pages
+     * of the pool may still lie in sockets: the caller keeps the slot until the lease's end (rule 23). */
     void (*served)(void *env, struct connection *c, uint64_t lease, uint64_t token, int status);
 };
 
@@ -113,7 +114,7 @@ struct transport_config {
     bool any_address;   /* 0.0.0.0 and :: may be listened on */
     uint64_t window;    /* bytes asked for and not yet received, all peers together: 32 MiB; 64 KiB at least */
     uint64_t source_window; /* the same, of one peer: 8 MiB; 64 KiB at least */
-    uint32_t chunk;         /* bytes at most of one DATA frame: 256 KiB; 4 KiB to 4 MiB */
+    uint32_t chunk;         /* bytes at most of one DATA frame: 128 KiB; 4 KiB to 4 MiB */
     uint32_t small; /* transfers up to so many bytes go with the messages, ahead of bulk: 16 KiB; at most 32 KiB */
     uint32_t sendfile_min;   /* sendfile serves chunks of at least so many bytes: 32 KiB .. */
     uint32_t sendfile_max;   /* .. of transfers of at most so many: 256 KiB; UINT32_MAX: any size .. */
@@ -166,8 +167,8 @@ struct transport {
     /* As disconnect of every peer, then everything is gone. Not from a callback. */
     void (*close)(void *ctx);
 
-    /* The port that is listened on, or 0 if none; text becomes HOST:PORT in digits, or empty where every address is bound
-     * (that one is never handed out). -ENOSPC: text is too small. */
+    /* The port that is listened on, or 0 if none; text becomes HOST:PORT in digits, or empty where every address is
+     * bound (that one is never handed out). -ENOSPC: text is too small. */
     int (*address)(void *ctx, char *text, size_t size);
 
     int (*descriptor)(void *ctx); /* readable when there is something for turn; time-outs included */
@@ -177,33 +178,34 @@ struct transport {
      * which the descriptor is readable. */
     void (*flush)(void *ctx);
 
-    /* Begins to connect to an address in digits; `connected` tells the outcome, in time. A negative error, with why, and
-     * `connected` is not called: -EINVAL (as resolve), -ENETUNREACH, -EMFILE, -EAGAIN (too many peers), -ENOMEM. */
+    /* Begins to connect to an address in digits; `connected` tells the outcome, in time. A negative error, with why,
+     * and `connected` is not called: -EINVAL (as resolve), -ENETUNREACH, -EMFILE, -EAGAIN (too many peers), -ENOMEM. */
     int (*connect)(void *ctx, const char *peer, void *user, struct connection **c, char *why, size_t why_size);
-    /* Resets the connection: messages that the peer has not taken yet are lost (who says good-bye lets the other close). Every
-     * transfer completes with -ECONNRESET and every serve is told so, before it returns. */
+    /* Resets the connection: messages that the peer has not taken yet are lost (who says good-bye lets the other
+     * close). Every transfer completes with -ECONNRESET and every serve is told so, before it returns. */
     void (*disconnect)(void *ctx, struct connection *c);
-    /* The same, and says when the peer can read no more: 0: now. -EAGAIN: pages may still lie in sockets: the slots that it
-     * was being served from must be kept until their leases end (always so over tcp). */
+    /* The same, and says when the peer can read no more: 0: now. -EAGAIN: pages may still lie in sockets: the slots
+     * that it was being served from must be kept until their leases end (always so over tcp). */
     int (*fence)(void *ctx, struct connection *c);
 
-    /* The memory that peers may ask to read: mapped at base, and the same bytes in fd from offset 0 (-1: no file). Once;
-     * -EBUSY the second time. Both stay until close. */
+    /* The memory that peers may ask to read: mapped at base, and the same bytes in fd from offset 0 (-1: no file).
+     * Once; -EBUSY the second time. Both stay until close. */
     int (*expose)(void *ctx, int fd, const void *base, uint64_t bytes);
 
-    /* Queues a copy of one message of 1 to TRANSPORT_MESSAGE_MAX bytes; they arrive whole and in order, or the connection
-     * ends. -EAGAIN: the queue is full, `room` will be called; -EMSGSIZE; -ENOTCONN; -ENOMEM. */
+    /* Queues a copy of one message of 1 to TRANSPORT_MESSAGE_MAX bytes; they arrive whole and in order, or the
+     * connection ends. -EAGAIN: the queue is full, `room` will be called; -EMSGSIZE; -ENOTCONN; -ENOMEM. */
     int (*send)(void *ctx, struct connection *c, const void *message, size_t n);
 
-    /* Posts a transfer. -EINVAL: no bytes, too many, or a list that does not fit; -ENOTCONN; -EBUSY: posted already. Else 0, and
-     * complete comes with 0, the owner's refusal, -EFAULT (the destination is no memory), -ECANCELED, -ETIMEDOUT or
-     * -ECONNRESET. */
+    /* Posts a transfer. -EINVAL: no bytes, too many, or a list that does not fit; -ENOTCONN; -EBUSY: posted already.
+     * Else 0, and complete comes with 0, the owner's refusal, -EFAULT (the destination is no memory), -ECANCELED,
+     * -ETIMEDOUT or -ECONNRESET. */
     int (*read)(void *ctx, struct connection *c, struct transfer *t);
-    /* Completes a posted transfer with -ECANCELED before it returns: the destination is quiet. -ENOENT: it is not posted. */
+    /* Completes a posted transfer with -ECANCELED before it returns: the destination is quiet. -ENOENT: it is not
+     * posted. */
     int (*cancel)(void *ctx, struct transfer *t);
-    /* The owner's: ends a serve. After it returns, not a byte of the memory is read for it any more by this process; the reader's
-     * status is `status` (negative); served still comes later. -ENOENT: no such token, or all of it is sent already (with
-     * sendfile its pages may still lie in the socket: wait for served). */
+    /* The owner's: ends a serve. After it returns, not a byte of the memory is read for it any more by this process;
+     * the reader's status is `status` (negative); served still comes later. -ENOENT: no such token, or all of it is
+     * sent already (with sendfile its pages may still lie in the socket: wait for served). */
     int (*stop)(void *ctx, struct connection *c, uint64_t token, int status);
 
     void (*stats)(void *ctx, struct transport_stats *out);

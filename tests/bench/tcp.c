@@ -1,9 +1,9 @@
 /* tcp.c: bench-tcp: what the TCP transport moves on this machine, between two processes over loopback.
  *
- *   bench-tcp rate SIZE DEPTH SECONDS [send|sendfile] [hash]   reads of SIZE at DEPTH, beside raw send and recv of the same
- *   bench-tcp raw SIZE DEPTH SECONDS
+ *   bench-tcp rate SIZE DEPTH SECONDS [send|sendfile] [hash]   reads of SIZE at DEPTH, ..
+ *   bench-tcp raw SIZE DEPTH SECONDS                           .. and nothing but send and recv of the same
  *   bench-tcp lone SIZE SECONDS [send|sendfile]                latency of single reads
- *   bench-tcp fair SECONDS                                     4 KiB reads alone, then during a 1 GiB read
+ *   bench-tcp fair SECONDS [pin]                               4 KiB reads alone, then during a 1 GiB read
  */
 #include "replication/tcp.h"
 
@@ -11,12 +11,14 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -32,6 +34,22 @@ static int64_t now(void)
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static double cpu_before; /* of this process, when the measured part began */
+
+/* Of both processes since then, the other one once it has been waited for. */
+static double cpu_seconds(void)
+{
+    double sum = 0;
+    struct rusage u;
+    const int whose[] = {RUSAGE_SELF, RUSAGE_CHILDREN};
+    for (int i = 0; i < 2; i++) {
+        getrusage(whose[i], &u);
+        sum +=
+            (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) + (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1e6;
+    }
+    return sum - cpu_before;
 }
 
 static _Noreturn void give_up(const char *what)
@@ -106,36 +124,57 @@ static void *open_context(const char *listen, const char *how)
     return ctx;
 }
 
-static void turn(void *ctx)
+static void wait_for_work(void *ctx)
 {
     struct pollfd p = {.fd = tcp_transport.descriptor(ctx), .events = POLLIN};
-    if (tcp_transport.turn(ctx) == 0) {
-        poll(&p, 1, 1000);
+    poll(&p, 1, 1000);
+}
+
+static bool pinned; /* a CPU for each of the two processes */
+
+static void pin(int cpu)
+{
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET(cpu, &set);
+    if (pinned && sched_setaffinity(0, sizeof set, &set) != 0) {
+        give_up("pin");
     }
+}
+
+static uint8_t *make_pool(int *fd)
+{
+    *fd = memfd_create("pool", MFD_CLOEXEC);
+    if (*fd < 0 || ftruncate(*fd, POOL_BYTES) != 0) {
+        give_up("pool");
+    }
+    uint8_t *pool = mmap(NULL, POOL_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, *fd, 0);
+    if (pool == MAP_FAILED) {
+        give_up("pool");
+    }
+    memset(pool, 7, POOL_BYTES);
+    return pool;
 }
 
 static pid_t start_owner(const char *how, char *address, size_t size)
 {
     void *ctx = open_context("127.0.0.1:0", how);
-    int fd = memfd_create("pool", MFD_CLOEXEC);
-    if (fd < 0 || ftruncate(fd, POOL_BYTES) != 0) {
-        give_up("pool");
-    }
-    uint8_t *pool = mmap(NULL, POOL_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
-    if (pool == MAP_FAILED) {
-        give_up("pool");
-    }
-    memset(pool, 7, POOL_BYTES);
+    int fd;
+    uint8_t *pool = make_pool(&fd);
     tcp_transport.expose(ctx, fd, pool, POOL_BYTES);
     tcp_transport.address(ctx, address, size);
     pid_t pid = fork();
     if (pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
+        pin(1);
         for (;;) {
-            turn(ctx);
+            if (tcp_transport.turn(ctx) == 0) {
+                wait_for_work(ctx);
+            }
         }
     }
     tcp_transport.close(ctx);
+    pin(0);
     return pid;
 }
 
@@ -253,8 +292,8 @@ static void *reader_context(const char *address)
     if (tcp_transport.connect(ctx, address, NULL, &c, why, sizeof why) < 0) {
         give_up(why);
     }
-    while (!peer) {
-        turn(ctx);
+    while (tcp_transport.turn(ctx) >= 0 && !peer) {
+        wait_for_work(ctx);
     }
     return ctx;
 }
@@ -266,14 +305,20 @@ static double rate(size_t size, unsigned depth, double seconds, const char *how,
     pid_t owner = start_owner(how, address, sizeof address);
     struct reader r = {.ctx = reader_context(address)};
     r.latency = latency ? malloc(LATENCIES_MAX * sizeof *r.latency) : NULL;
+    for (unsigned i = 0; i < depth; i++) {
+        prepare(&jobs[i], &r, size, (uint64_t)i * size % (POOL_BYTES - size + 1), hash);
+    }
+    cpu_before += cpu_seconds();
     int64_t begin = now();
     r.end = begin + (int64_t)(seconds * 1e9);
     for (unsigned i = 0; i < depth; i++) {
-        prepare(&jobs[i], &r, size, (uint64_t)i * size % (POOL_BYTES - size + 1), hash);
         post(&jobs[i]);
     }
+    tcp_transport.flush(r.ctx);
     while (r.open) {
-        turn(r.ctx);
+        if (tcp_transport.turn(r.ctx) == 0 && r.open) {
+            wait_for_work(r.ctx);
+        }
     }
     double gbs = (double)r.bytes / (double)(now() - begin);
     for (unsigned i = 0; i < depth; i++) {
@@ -348,6 +393,7 @@ static double raw(size_t size, unsigned depth, double seconds)
     if (to == MAP_FAILED || send(fd, ask, depth, 0) != (ssize_t)depth) {
         give_up("raw");
     }
+    cpu_before += cpu_seconds();
     int64_t begin = now(), end = begin + (int64_t)(seconds * 1e9);
     uint64_t bytes = 0;
     for (unsigned i = 0; now() < end; i = (i + 1) % depth) {
@@ -392,7 +438,9 @@ static void fair(double seconds)
             post(&big);
         }
         while (small.open || large.open) {
-            turn(small.ctx);
+            if (tcp_transport.turn(small.ctx) == 0 && (small.open || large.open)) {
+                wait_for_work(small.ctx);
+            }
         }
         print_latency(loaded ? "4 KiB during a large read" : "4 KiB alone", &small);
         if (loaded) {
@@ -411,6 +459,7 @@ int main(int argc, char **argv)
     bool hash = false;
     for (int i = 3; i < argc; i++) {
         hash |= strcmp(argv[i], "hash") == 0;
+        pinned |= strcmp(argv[i], "pin") == 0;
         how = strncmp(argv[i], "send", 4) == 0 ? argv[i] : how;
     }
     if (strcmp(mode, "fair") == 0) {
@@ -425,8 +474,10 @@ int main(int argc, char **argv)
             fprintf(stderr, "bench-tcp: SIZE is at most 64 MiB, DEPTH at most 64\n");
             return 2;
         }
-        printf("%s %zu x %u%s%s%s: %.2f GB/s\n", mode, size, depth, how ? " " : "", how ? how : "", hash ? " hash" : "",
-               strcmp(mode, "raw") == 0 ? raw(size, depth, seconds) : rate(size, depth, seconds, how, hash, false));
+        bool is_raw = strcmp(mode, "raw") == 0;
+        double gbs = is_raw ? raw(size, depth, seconds) : rate(size, depth, seconds, how, hash, false);
+        printf("%s %zu x %u%s%s%s: %.2f GB/s, %.3f CPU s a GB, both sides\n", mode, size, depth, how ? " " : "",
+               how ? how : "", hash ? " hash" : "", gbs, cpu_seconds() / (gbs * seconds));
     } else {
         fprintf(
             stderr,

@@ -83,14 +83,13 @@ static void start_owner(struct child *c)
 static void owner_is_killed(void **unused)
 {
     struct child c;
-    struct tcp_job j, small, later;
+    struct tcp_job j, small;
     (void)unused;
     start_owner(&c);
     tcp_node_open(&a, NULL, 0);
     reach();
     tcp_job_init(&j, &a, 0, POOL, 1);
     tcp_job_init(&small, &a, 0, 100, 1);
-    tcp_job_init(&later, &a, 0, 100, 1);
     tcp_job_post(&j);
     tcp_nodes_until(reader, 1, has_some, &j);
     assert_int_equal(kill(c.pid, SIGSTOP), 0);
@@ -102,8 +101,9 @@ static void owner_is_killed(void **unused)
     tcp_nodes_until(reader, 1, was_closed, &a);
     assert_null(a.c);
     child_wait(&c);
-    tcp_job_free(&j), tcp_job_free(&small), tcp_job_free(&later);
+    tcp_job_free(&j), tcp_job_free(&small);
     tcp_node_close(&a);
+    tcp_node_close(&b);
 }
 
 /* Reads of all sizes and shapes, each compared. */
@@ -131,6 +131,7 @@ static void many_reads(void **unused)
     }
     tcp_node_close(&a);
     child_kill(&c);
+    tcp_node_close(&b);
 }
 
 /* ---- the reader is another process ---- */
@@ -176,6 +177,38 @@ static void reader_stops_reading(void **unused)
     tcp_nodes_until(owner, 1, was_closed, &b);
     assert_int_equal(b.served, b.admitted);
     child_kill(&c);
+    tcp_node_close(&b);
+}
+
+/* A forked child has copies of every socket: a fence holds all the same. */
+static int keep(void *unused)
+{
+    (void)unused;
+    child_hear();
+    return 0;
+}
+
+static void fence_with_copies(void **unused)
+{
+    struct child c;
+    struct tcp_node *both[] = {&a, &b};
+    struct tcp_job j;
+    (void)unused;
+    tcp_node_open(&b, NULL, POOL);
+    tcp_node_open(&a, NULL, 0);
+    tcp_nodes_pair(&a, &b);
+    tcp_job_init(&j, &a, 0, POOL, 1);
+    tcp_job_post(&j);
+    tcp_nodes_until(both, 2, has_some, &j);
+    child_start(&c, keep, NULL);
+    tcp_transport.disconnect(b.ctx, b.c);
+    tcp_nodes_until(reader, 1, tcp_job_done, &j);
+    assert_int_equal(j.t.status, -ECONNRESET);
+    assert_true(j.t.received < POOL);
+    parent_tell(&c, 'e');
+    assert_int_equal(child_wait(&c), 0);
+    tcp_job_free(&j);
+    tcp_node_close(&a);
     tcp_node_close(&b);
 }
 
@@ -264,7 +297,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(owner_is_killed),      cmocka_unit_test(many_reads),  cmocka_unit_test(reader_is_killed),
-        cmocka_unit_test(reader_stops_reading), cmocka_unit_test(silent_wire),
+        cmocka_unit_test(reader_stops_reading), cmocka_unit_test(silent_wire), cmocka_unit_test(fence_with_copies),
     };
     draw_seed();
     return cmocka_run_group_tests(tests, NULL, NULL);

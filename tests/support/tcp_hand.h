@@ -1,4 +1,4 @@
-/* tcp_hand.h: a peer of the TCP transport made by hand, byte by byte, for tests. The node under test runs in between. */
+/* tcp_hand.h: a peer of the TCP transport made by hand, byte by byte. The node under test is turned meanwhile. */
 #ifndef BERTH_TESTS_TCP_HAND_H
 #define BERTH_TESTS_TCP_HAND_H
 

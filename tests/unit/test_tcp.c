@@ -149,12 +149,16 @@ static void bad_requests(void **unused)
     j.t.bytes = 4096;
     assert_int_equal(tcp_transport.cancel(a.ctx, &j.t), -ENOENT);
     assert_int_equal(j.t.state, TRANSFER_IDLE);
-    j.t.offset = POOL - 4095; /* the owner's pool ends before */
-    tcp_job_post(&j);
-    assert_int_equal(tcp_transport.read(a.ctx, a.c, &j.t), -EBUSY);
-    finish(&j);
-    assert_int_equal(j.t.status, -EINVAL);
-    assert_true(tcp_job_is_poison(&j));
+    static const uint64_t beyond[] = {POOL - 4095, POOL, POOL + 4096, UINT64_MAX, UINT64_MAX - 4094};
+    for (size_t i = 0; i < sizeof beyond / sizeof *beyond; i++) { /* the owner's pool ends before */
+        j.t.offset = beyond[i];
+        j.completions = 0;
+        tcp_job_post(&j);
+        assert_int_equal(tcp_transport.read(a.ctx, a.c, &j.t), -EBUSY);
+        finish(&j);
+        assert_int_equal(j.t.status, -EINVAL);
+        assert_true(tcp_job_is_poison(&j));
+    }
     assert_int_equal(b.admitted, 0);
     tcp_job_free(&j);
     round_trip(POOL - 4096, 4096, 1);
@@ -206,8 +210,8 @@ static void many(void **unused)
     end();
 }
 
-/* Small reads one after another during a large one: none waits for its end, and they cost it no more than a bounded number
- * of bytes each. */
+/* Small reads one after another during a large one: none waits for its end, but only for a bounded number of its
+ * bytes. */
 static void small_during_large(void **unused)
 {
     struct tcp_job large;
@@ -508,6 +512,22 @@ static void back_pressure(void **unused)
     end();
 }
 
+/* Bursts of small messages, of which some end just behind what one turn takes: none is left lying in the buffer. */
+static void bursts(void **unused)
+{
+    int sent = 0;
+    (void)unused;
+    begin(NULL, NULL);
+    for (int n = 2200; n < 2700; n += 11) {
+        for (int i = 0; i < n; i++, sent++) {
+            assert_int_equal(tcp_transport.send(a.ctx, a.c, &sent, sizeof sent), 0);
+        }
+        tcp_nodes_until(both, 2, has_message, &sent);
+    }
+    assert_int_equal(b.disorder, 0);
+    end();
+}
+
 /* Both sides read from each other at once, over one connection. */
 static void both_ways(void **unused)
 {
@@ -568,6 +588,7 @@ int main(void)
         cmocka_unit_test(no_memory),
         cmocka_unit_test(messages),
         cmocka_unit_test(back_pressure),
+        cmocka_unit_test(bursts),
         cmocka_unit_test(both_ways),
         cmocka_unit_test(flushing),
     };

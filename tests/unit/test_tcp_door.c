@@ -295,7 +295,7 @@ static void crowd(void **unused)
     hand_hang_up(&h);
 }
 
-/* One pair per token, even at once. */
+/* One pair per token, and only for its token. */
 static void token_once(void **unused)
 {
     struct greeting g;
@@ -304,6 +304,13 @@ static void token_once(void **unused)
     int control = hand_dial(), bulk = hand_dial(), thief = hand_dial();
     hand_greet(control, false, LANE_CONTROL, NULL);
     hand_hear_greeting(control, &g);
+    uint8_t wrong[TOKEN_BYTES];
+    memcpy(wrong, g.token, sizeof wrong);
+    wrong[TOKEN_BYTES - 1] ^= 1;
+    int guess = hand_dial();
+    hand_greet(guess, false, LANE_BULK, wrong);
+    assert_true(hand_is_closed(guess));
+    close(guess);
     hand_greet(bulk, false, LANE_BULK, g.token);
     hand_hear_greeting(bulk, &g);
     hand_greet(thief, false, LANE_BULK, g.token);

@@ -282,7 +282,7 @@ static void never_ends(void **unused)
     hand_hang_up(&h);
 }
 
-/* Frames of random bytes and random good ones: whatever comes, the node stays whole and every transfer and serve ends once. */
+/* Random frames, good and bad ones: whatever comes, the node stays whole and every serve ends once. */
 static void random_frames(void **unused)
 {
     (void)unused;
