@@ -17,7 +17,7 @@ static void test_lease_tells_all(void **unused)
     struct core c;
     core_open(&c, 64 * MIB, lease_options);
     core_attach(&c, 1);
-    assert_int_equal(lease_take(&c, 3, "a"), -ENOENT);
+    assert_int_equal(lease_one(&c, 3, "a"), -ENOENT);
     assert_int_equal(core_put(&c, 1, "a", 5000, 0), 0);
     struct key_ref k[4] = {lease_key("a", 0), lease_key("b", 0), lease_key("a", 7), {.data = "x", .size = KEY_MAX + 1}};
     lease_give(&c, EV_LEASE, (struct lease_event){.peer = 3, .keys = k, .n = 4, .ttl_ns = 2 * SECOND});
@@ -55,9 +55,9 @@ static void test_end_is_exact(void **unused)
     core_attach(&c, 1);
     assert_int_equal(core_put(&c, 1, "a", 10, 0), 0);
     uint32_t slot = core_find(&c, "a", 0);
-    assert_int_equal(lease_take(&c, 1, "a"), 0);
+    assert_int_equal(lease_one(&c, 1, "a"), 0);
     lease_release(&c, 1, grants[0].lease, 0);
-    assert_int_equal(lease_take(&c, 1, "a"), 0); /* another one, the horizon lies there already: decided in its event */
+    assert_int_equal(lease_one(&c, 1, "a"), 0); /* another one, the horizon lies there already: decided in its event */
     struct node_lease_info info;
     uint32_t cursor = 0;
     assert_true(node_leases_next(c.node, &cursor, &info));
@@ -118,7 +118,7 @@ static void test_renewal_moves_the_end(void **unused)
     core_open(&c, 64 * MIB, lease_options);
     core_attach(&c, 1);
     assert_int_equal(core_put(&c, 1, "a", 10, 0), 0);
-    assert_int_equal(lease_take(&c, 1, "a"), 0);
+    assert_int_equal(lease_one(&c, 1, "a"), 0);
     uint64_t id = grants[0].lease;
     for (int i = 0; i < 10; i++) {
         core_tick(&c, 4 * SECOND);
@@ -173,20 +173,20 @@ static void test_pending_keys(void **unused)
     core_open(&c, 64 * MIB, lease_options);
     core_attach(&c, 1);
     assert_int_equal(core_put(&c, 1, "a", 10, 0), 0);
-    assert_int_equal(lease_take(&c, 2, "a"), 0); /* moves the horizon */
+    assert_int_equal(lease_one(&c, 2, "a"), 0); /* moves the horizon */
     lease_release(&c, 2, grants[0].lease, 0);
     uint32_t slot = core_find(&c, "a", 0);
     c.hold_commits = true;
     assert_int_equal(core_put(&c, 1, "new", 10, 0), 1000);
-    assert_int_equal(lease_take(&c, 2, "new"), -ENOENT); /* before */
+    assert_int_equal(lease_one(&c, 2, "new"), -ENOENT); /* before */
     assert_int_equal(core_key(&c, 1, MSG_REMOVE, "a", 0), 1000);
-    assert_int_equal(lease_take(&c, 2, "a"), 0); /* before */
+    assert_int_equal(lease_one(&c, 2, "a"), 0); /* before */
     c.hold_commits = false;
     core_commit(&c);
     core_turn(&c);
     assert_int_equal(core_state(&c, slot), SLOT_RETIRED);
-    assert_int_equal(lease_take(&c, 2, "new"), 0);
-    assert_int_equal(lease_take(&c, 2, "a"), -ENOENT);
+    assert_int_equal(lease_one(&c, 2, "new"), 0);
+    assert_int_equal(lease_one(&c, 2, "a"), -ENOENT);
     core_tick(&c, 6 * SECOND);
     assert_int_equal(core_state(&c, slot), SLOT_FREE);
     core_close(&c);
@@ -212,11 +212,11 @@ static void test_uses_are_touches(void **unused)
         snprintf(key, sizeof key, "k%d", i);
         assert_int_equal(core_put(&c, 1, key, 1, 0), 0);
     }
-    assert_int_equal(lease_take(&c, 1, "k0"), 0);
+    assert_int_equal(lease_one(&c, 1, "k0"), 0);
     lease_release(&c, 1, grants[0].lease, 3);
-    assert_int_equal(lease_take(&c, 1, "k1"), 0);
+    assert_int_equal(lease_one(&c, 1, "k1"), 0);
     lease_release(&c, 1, grants[0].lease, 0);
-    assert_int_equal(lease_take(&c, 1, "k2"), 0); /* and one that is still leased */
+    assert_int_equal(lease_one(&c, 1, "k2"), 0); /* and one that is still leased */
     assert_int_equal(core_put(&c, 1, "k100", 1, 0), 0);
     core_turn(&c);
     assert_int_equal(core_status(&c).objects, 90);
@@ -274,7 +274,7 @@ static void test_peer_gone(void **unused)
     core_attach(&c, 1);
     assert_int_equal(core_put(&c, 1, "a", 10, 0), 0);
     uint32_t slot = core_find(&c, "a", 0);
-    assert_int_equal(lease_take(&c, 1, "a"), 0);
+    assert_int_equal(lease_one(&c, 1, "a"), 0);
     uint64_t id = grants[0].lease;
     lease_give(&c, EV_PEER_GONE, (struct lease_event){.peer = 1, .connection = 9}); /* another connection of it */
     assert_int_equal(lease_renew(&c, 1, id, true), 0);
@@ -298,7 +298,7 @@ static void test_serve_outlives_its_lease(void **unused)
     core_attach(&c, 1);
     assert_int_equal(core_put(&c, 1, "a", 10, 0), 0);
     uint32_t slot = core_find(&c, "a", 0);
-    assert_int_equal(lease_take(&c, 1, "a"), 0);
+    assert_int_equal(lease_one(&c, 1, "a"), 0);
     uint64_t id = grants[0].lease;
     assert_int_equal(lease_serve(&c, 1, id, 1000), 0);
     assert_int_equal(sending.slot, slot);
@@ -330,7 +330,7 @@ static void test_serve_after_release_and_reset(void **unused)
     for (int reset = 0; reset < 2; reset++) {
         assert_int_equal(core_put(&c, 1, "a", 10, 0), 0);
         uint32_t slot = core_find(&c, "a", 0);
-        assert_int_equal(lease_take(&c, 1, "a"), 0);
+        assert_int_equal(lease_one(&c, 1, "a"), 0);
         uint64_t id = grants[0].lease;
         assert_int_equal(lease_serve(&c, 1, id, 5), 0);
         assert_int_equal(core_key(&c, 1, MSG_REMOVE, "a", 0), 0);
@@ -344,7 +344,7 @@ static void test_serve_after_release_and_reset(void **unused)
     /* A connection that goes takes its serves along, and leaves the slot until the lease's end. */
     assert_int_equal(core_put(&c, 1, "a", 10, 0), 0);
     uint32_t slot = core_find(&c, "a", 0);
-    assert_int_equal(lease_take(&c, 1, "a"), 0);
+    assert_int_equal(lease_one(&c, 1, "a"), 0);
     uint64_t id = grants[0].lease;
     assert_int_equal(lease_serve(&c, 1, id, 6), 0);
     assert_int_equal(core_key(&c, 1, MSG_REMOVE, "a", 0), 0);
