@@ -148,7 +148,8 @@ static inline bool find_bytes_equal(const uint8_t *a, const uint8_t *b, uint32_t
 static inline bool find_same_key(const struct lookup *l, const struct slot_header *h, const struct wanted *w)
 {
     if (h->key_size != w->size || h->ns != w->ns) {
-        return false;
+        return h->key_size == (w->size | KEY_SPLIT) &&
+               lookup_key_equal(l, h, (struct key_ref){.data = w->key, .size = w->size, .ns = w->ns});
     }
     if (__builtin_expect(w->size <= KEY_INLINE, 1)) {
         return find_bytes_equal((const uint8_t *)h + offsetof(struct slot_header, key), w->key, w->size);
