@@ -14,7 +14,7 @@ struct call *await_build(struct berth *b, const struct berth_key *keys, const ui
 /* What a reply to it says of its n keys, in state[n]: 0 or a negative error. */
 int await_states(int status, const struct msg_reply *r, uint32_t bytes, uint32_t n, uint8_t *state);
 
-/* Both, and the wait between them. state is of AWAIT_KEYS. 0, or a negative error, recorded for nothing but a refusal. */
+/* Both, and the wait between them. state is of AWAIT_KEYS. 0, or a negative error, which is not recorded. */
 int await_keys(struct berth *b, const struct berth_key *keys, const uint32_t *index, uint32_t n, uint32_t flags,
                int64_t deadline, uint8_t *state, uint32_t *taken);
 
@@ -27,7 +27,8 @@ static inline bool await_over(int64_t deadline)
 /* The error of a key whose wait ended in this state without it, 0 for WAIT_READY. */
 int await_error(uint8_t state);
 
-/* For a create that joins: BERTH_KEPT once the key is sealed, 0 where nobody writes it any more, or a negative error. */
+/* For a create that joins: BERTH_KEPT once the key is sealed, 0 where nobody writes it any more, or a negative error.
+ */
 int await_writer(struct berth *b, const struct berth_key *key, int64_t deadline);
 /* The same of a state that came by itself. */
 int await_outcome(uint8_t state, int64_t deadline);

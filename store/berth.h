@@ -137,10 +137,11 @@ enum berth_flags {
     BERTH_NO_TOUCH = 1u << 1,   /* get, prefix: do not count as a use for eviction */
     BERTH_SAME_GROUP = 1u << 2, /* prefix, get_many: all members from one seal, or BERTH_EGROUP */
     BERTH_LOCAL = 1u << 3,      /* look here; the default and all there is on one node */
-    BERTH_WAIT = 1u << 17,      /* get, get_many, prefix: wait for a key that is not there until it is sealed, the last
-                                   that writes it gives it up or ends, or the deadline. A key that nobody writes is waited
-                                   for too: somebody may create it. BERTH_NOW waits for nothing, BERTH_FOREVER without
-                                   end. What a call has found stays pinned while it waits for the rest */
+    BERTH_WAIT = 1u << 17,      /* get, get_into, get_range, get_many, prefix: wait for a key that is not there until it
+                                   is sealed, the last that writes it gives it up or ends, or the deadline. A key that
+                                   nobody writes is waited for too: somebody may create it. BERTH_NOW waits for
+                                   nothing, BERTH_FOREVER without end. What a call has found stays pinned while it
+                                   waits for the rest */
     /* reserved, refused with -EOPNOTSUPP: */
     BERTH_PEERS = 1u << 16, /* look on peers */
     BERTH_FRESH = 1u << 18  /* ask the home for the newest version */
@@ -175,8 +176,8 @@ struct berth_put_opts {
 };
 
 /* create: where another draft of the key is open, wait for its outcome instead of writing the same bytes twice. Sealed:
- * BERTH_KEPT, in every namespace. Given up, or its writer has ended: one of those who wait gets a draft, the others go on
- * to wait for that one. */
+ * BERTH_KEPT, in every namespace. Given up, or its writer has ended: one of those who wait gets a draft, the others go
+ * on to wait for that one. */
 #define BERTH_JOIN 1u
 
 /* Opens a node: "embedded:?pool=256MiB" (a node on a thread of this process, over a region of its own; settings as for
@@ -265,8 +266,8 @@ BERTH_API long berth_get_range(struct berth *b, struct berth_key key, const stru
 /* Pins the longest run keys[0 .. r) of which every member is there, in one call: lookup and pin cannot be torn apart by
  * an eviction. Keys are in prefix order; the run ends at the first that is missing or of another lineage. Touches the
  * run deepest first. With BERTH_WAIT the run may grow until the deadline: it returns when all n are there, when the
- * next one was given up by its writer, or at the deadline, with the run that there is. Returns r; views from r on are not
- * written. Errors: -EINVAL, BERTH_EPINS, BERTH_EQUOTA, BERTH_EGROUP, BERTH_EFORKED, with BERTH_WAIT also
+ * next one was given up by its writer, or at the deadline, with the run that there is. Returns r; views from r on are
+ * not written. Errors: -EINVAL, BERTH_EPINS, BERTH_EQUOTA, BERTH_EGROUP, BERTH_EFORKED, with BERTH_WAIT also
  * BERTH_ENODE and -EAGAIN: then nothing is pinned. */
 BERTH_API long berth_prefix(struct berth *b, const struct berth_key *keys, size_t n, struct berth_view *v,
                             unsigned flags, int64_t deadline);

@@ -1,9 +1,9 @@
 /* queue.h: queues of asynchronous operations.
  *
  * An operation runs through at most four lists: `parked` from submit until it is begun, nobody's while its call is in
- * flight, `again` after the wait of a read, `done` until it is reaped. Operations are begun in the order of submission, by one thread at a time: a put
- * that finds no granted slot asks for one and stops those behind it. The handle's lock guards all of it, but is not
- * held while a payload is copied.
+ * flight, `again` after the wait of a read, `done` until it is reaped. Operations are begun in the order of submission,
+ * by one thread at a time: a put that finds no granted slot asks for one and stops those behind it. The handle's lock
+ * guards all of it, but is not held while a payload is copied.
  */
 #ifndef BERTH_STORE_QUEUE_H
 #define BERTH_STORE_QUEUE_H

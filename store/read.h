@@ -36,8 +36,8 @@ struct read_segments {
     uint64_t bits[SEGMENTS_MAX / 64];
 };
 
-/* Whether the payload under a pin is what was sealed: those of its segments that `some` has, or all (NULL); where it has
- * none, all of it. */
+/* Whether the payload under a pin is what was sealed: those of its segments that `some` has, or all (NULL); where it
+ * has none, all of it. */
 bool read_whole(const struct berth *b, const struct slot_header *h, const struct read_segments *some);
 
 static inline const uint8_t *read_payload(const struct berth *b, const struct slot_header *h)

@@ -104,11 +104,8 @@ static void arguments_are_checked(void **state)
     assert_int_equal(berth_put(embedded, key, "x", 1, &o), -EINVAL);
     o = (struct berth_put_opts){.size = sizeof o, .flags = BERTH_JOIN}; /* a create's */
     assert_int_equal(berth_put(embedded, key, "x", 1, &o), -EINVAL);
-    static const uint32_t segments[] = {1, 2048, 4095, 4097, 12288, UINT32_MAX, 1u << 31};
-    for (unsigned i = 0; i < sizeof segments / sizeof segments[0]; i++) {
-        o = (struct berth_put_opts){.size = sizeof o, .segment = segments[i]};
-        assert_int_equal(berth_put(embedded, key, "x", 1, &o), -EINVAL);
-    }
+    o = (struct berth_put_opts){.size = sizeof o, .segment = 4097};
+    assert_int_equal(berth_put(embedded, key, "x", 1, &o), -EINVAL);
     assert_int_equal(berth_put(embedded, key, "x", (size_t)1 << 40, NULL), -E2BIG);
     struct berth_error_info e;
     berth_error(embedded, &e);

@@ -103,6 +103,11 @@ static void as_many_as_possible(void **state)
     expect_error(-EINVAL);
     struct berth_draft d;
     assert_int_equal(berth_create(embedded, key_of("more"), 4 * MIB + 1, &o, &d), -EINVAL);
+    static const uint32_t segments[] = {1, 2048, 4095, 4097, 12288, UINT32_MAX, 1u << 31};
+    for (unsigned i = 0; i < sizeof segments / sizeof segments[0]; i++) {
+        o.segment = segments[i];
+        assert_int_equal(berth_put(embedded, key_of("more"), data, 1, &o), -EINVAL);
+    }
     struct berth_range r = {.offset = 4 * MIB - 1, .size = 1, .data = data};
     assert_int_equal(berth_get_range(embedded, key_of("whole"), &r, 1, BERTH_VERIFY, 0), 1);
     free(data);

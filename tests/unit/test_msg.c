@@ -23,6 +23,25 @@ static void begin(enum msg_op op, size_t bytes)
     *head = (struct msg_head){.bytes = (uint32_t)bytes, .op = (uint16_t)op, .id = 1};
 }
 
+static void make_wait(unsigned op)
+{
+    begin(op, sizeof(struct msg_head));
+    if (op == MSG_WAIT) {
+        begin(op, sizeof(struct msg_wait) + 2 * (sizeof(struct msg_wait_key) + 8));
+        AS(struct msg_wait)->count = 2;
+        for (unsigned i = 0; i < 2; i++) {
+            ((struct msg_wait_key *)(AS(struct msg_wait) + 1))[2 * i].key_size = (uint16_t)(5 + i);
+        }
+    }
+}
+
+static void make_name(unsigned op)
+{
+    begin(op, sizeof(struct msg_namespace) + 5);
+    AS(struct msg_namespace)->name_size = 5;
+    memset(AS(struct msg_namespace) + 1, 'n', NAME_MAX_BYTES);
+}
+
 /* A right message of each operation. */
 static uint32_t make(unsigned op)
 {
@@ -70,9 +89,7 @@ static uint32_t make(unsigned op)
         AS(struct msg_list)->after_size = 2;
         break;
     case MSG_NAMESPACE:
-        begin(op, sizeof(struct msg_namespace) + 5);
-        AS(struct msg_namespace)->name_size = 5;
-        memset(AS(struct msg_namespace) + 1, 'n', NAME_MAX_BYTES);
+        make_name(op);
         break;
     case MSG_GROW:
         begin(op, sizeof(struct msg_grow));
@@ -86,15 +103,8 @@ static uint32_t make(unsigned op)
         begin(op, sizeof(struct msg_sums) + 3 * sizeof(uint64_t));
         AS(struct msg_sums)->count = 3;
         break;
-    case MSG_WAIT:
-        begin(op, sizeof(struct msg_wait) + 2 * (sizeof(struct msg_wait_key) + 8));
-        AS(struct msg_wait)->count = 2;
-        for (unsigned i = 0; i < 2; i++) {
-            ((struct msg_wait_key *)(AS(struct msg_wait) + 1))[2 * i].key_size = (uint16_t)(5 + i);
-        }
-        break;
     default:
-        begin(op, sizeof(struct msg_head));
+        make_wait(op);
     }
     return head->bytes;
 }

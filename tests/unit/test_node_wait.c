@@ -283,6 +283,34 @@ static void test_joining_for_room(void **state)
     core_close(&c);
 }
 
+static void with_little_lookup(struct core *c)
+{
+    lookup_format(c->lookup_map, lookup_bytes(8), c->super.uuid, 42);
+    assert_int_equal(lookup_attach(&c->lookup, c->lookup_map, lookup_bytes(8)), 0);
+}
+
+/* Keys that found no room in lookup are ready all the same. */
+static void test_index_only(void **state)
+{
+    (void)state;
+    struct core c;
+    struct node_status s;
+    core_open(&c, 64 * MIB, with_little_lookup);
+    core_attach(&c, 1);
+    core_attach(&c, 2);
+    for (unsigned i = 0; i < 200; i++) {
+        char key[8];
+        snprintf(key, sizeof key, "%u", i);
+        uint64_t w = wait_for(&c, 2, key, 0, LATE);
+        assert_int_equal(core_put(&c, 1, key, 10, 0), 0);
+        assert_string_equal(told(&c, w), "1");
+        assert_string_equal(told(&c, wait_for(&c, 2, key, 0, LATE)), "1");
+    }
+    node_status(c.node, &s);
+    assert_true(s.counter[NODE_INDEX_ONLY] > 0);
+    core_close(&c);
+}
+
 static void test_sessions_that_go(void **state)
 {
     (void)state;
@@ -378,6 +406,7 @@ int main(void)
         cmocka_unit_test(test_sessions_that_go),
         cmocka_unit_test(test_restart),
         cmocka_unit_test(test_bounds),
+        cmocka_unit_test(test_index_only),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -147,6 +147,35 @@ static void test_sizes_and_keys(void **state)
     core_close(&c);
 }
 
+static void with_little_lookup(struct core *c)
+{
+    lookup_format(c->lookup_map, lookup_bytes(8), c->super.uuid, 42);
+    assert_int_equal(lookup_attach(&c->lookup, c->lookup_map, lookup_bytes(8)), 0);
+}
+
+/* Keys that found no room in lookup: their objects are as good as others. */
+static void test_index_only(void **state)
+{
+    (void)state;
+    struct core c;
+    char key[8];
+    core_open(&c, 64 * MIB, with_little_lookup);
+    core_attach(&c, 1);
+    for (unsigned crash = 0; crash < 2; crash++) {
+        for (unsigned i = 0; i < 200; i++) {
+            snprintf(key, sizeof key, "%u", i);
+            assert_int_equal(crash ? 0 : put(&c, key, 5000, 12, 0, list_checksum(2)), 0);
+            expect(&c, key, 0, 2);
+        }
+        struct node_status s;
+        node_status(c.node, &s);
+        assert_true(crash || s.counter[NODE_INDEX_ONLY] > 0);
+        core_check(&c);
+        core_crash(&c, (uint64_t[]){1}, 1);
+    }
+    core_close(&c);
+}
+
 /* A key whose last bytes are those of a cell's number is no key of the object that has that cell. */
 static void test_a_cell_is_no_key(void **state)
 {
@@ -425,6 +454,7 @@ int main(void)
         cmocka_unit_test(test_draft_over_restart),
         cmocka_unit_test(test_cells_run_out),
         cmocka_unit_test(test_check_names_it),
+        cmocka_unit_test(test_index_only),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
