@@ -23,9 +23,13 @@ static void begin(enum msg_op op, size_t bytes)
     *head = (struct msg_head){.bytes = (uint32_t)bytes, .op = (uint16_t)op, .id = 1};
 }
 
-static void make_wait(unsigned op)
+static void make_later(unsigned op)
 {
     begin(op, sizeof(struct msg_head));
+    if (op == MSG_SUMS) {
+        begin(op, sizeof(struct msg_sums) + 3 * sizeof(uint64_t));
+        AS(struct msg_sums)->count = 3;
+    }
     if (op == MSG_WAIT) {
         begin(op, sizeof(struct msg_wait) + 2 * (sizeof(struct msg_wait_key) + 8));
         AS(struct msg_wait)->count = 2;
@@ -99,12 +103,8 @@ static uint32_t make(unsigned op)
         begin(op, sizeof(struct msg_query) + 5);
         AS(struct msg_query)->key_size = 5;
         break;
-    case MSG_SUMS:
-        begin(op, sizeof(struct msg_sums) + 3 * sizeof(uint64_t));
-        AS(struct msg_sums)->count = 3;
-        break;
     default:
-        make_wait(op);
+        make_later(op);
     }
     return head->bytes;
 }
