@@ -6,6 +6,7 @@
 #include "tests/support/embedded.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -356,6 +357,19 @@ static void queues(void **state)
 
 /* ---- a daemon ---- */
 
+struct sealing {
+    struct berth *b;
+    struct berth_draft *draft;
+    int result;
+};
+
+static void *seal_it(void *arg)
+{
+    struct sealing *s = arg;
+    s->result = berth_seal(s->b, s->draft, 1);
+    return NULL;
+}
+
 static void eviction_and_restarts(void **state)
 {
     (void)state;
@@ -384,7 +398,13 @@ static void eviction_and_restarts(void **state)
         expect_segments(b, "e99", 1000000, 4096);
         assert_int_equal(query_number(b, BERTH_CHECK, "differences"), 0);
     }
-    assert_int_equal(berth_seal(b, &draft, 1), 0);
+    struct sealing s = {.b = b, .draft = &draft};
+    pthread_t thread;
+    daemon_kill(&d);
+    assert_int_equal(pthread_create(&thread, NULL, seal_it, &s), 0); /* the list goes again as the seal does */
+    daemon_again(&d);
+    pthread_join(thread, NULL);
+    assert_int_equal(s.result, 0);
     expect_segments(b, "draft", 1000000, 4096);
     assert_int_equal(query_number(b, BERTH_CHECK, "differences"), 0);
     berth_close(b);
