@@ -179,7 +179,7 @@ __attribute__((flatten)) int berth_get(struct berth *b, struct berth_key key, st
         return get_whole(b, key, view, flags, deadline);
     }
     bool good = word_state(slot_load(h)) == SLOT_READY && !atomic_load_explicit(&h->group, memory_order_acquire) &&
-                find_same_key(l, h, &w) && read_plain(b, h);
+                find_same_short(h, &w) && read_plain(b, h);
     if (unlikely(!good)) {
         pin_drop(b, t, entry);
         return get_whole(b, key, view, flags, deadline);
