@@ -337,14 +337,16 @@ static int await_run(struct berth *b, const struct berth_key *keys, size_t got, 
 {
     uint8_t state[AWAIT_KEYS];
     uint32_t taken, part = *n - got < AWAIT_KEYS ? (uint32_t)(*n - got) : AWAIT_KEYS;
-    int rc = await_keys(b, keys + got, NULL, part, 0, deadline, state, &taken);
+    int rc = await_keys(b, keys + got, NULL, part, MSG_WAIT_RUN, deadline, state, &taken);
+    bool open = false;
     for (uint32_t i = 0; rc == 0 && i < taken; i++) {
-        *last |= state[i] == WAIT_OPEN;
+        open |= state[i] == WAIT_OPEN;
         if (state[i] == WAIT_ABORTED || state[i] == WAIT_DIED) {
             *n = got + i;
-            break;
+            return 0;
         }
     }
+    *last = open;
     return rc;
 }
 

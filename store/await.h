@@ -7,7 +7,7 @@
 #define AWAIT_KEYS MSG_WAIT_KEYS
 
 /* A WAIT for keys[index[0]], keys[index[1]] .., or keys[0].. where index is NULL: at most n of them, AWAIT_KEYS, and as
- * many as one message has room for; *taken says how many. flags: MSG_WAIT_WRITTEN. NULL: no memory. */
+ * many as one message has room for; *taken says how many. flags: MSG_WAIT_WRITTEN, MSG_WAIT_RUN. NULL: no memory. */
 struct call *await_build(struct berth *b, const struct berth_key *keys, const uint32_t *index, uint32_t n,
                          uint32_t flags, int64_t deadline, uint32_t *taken);
 

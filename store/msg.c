@@ -68,7 +68,8 @@ static int check_sums(const struct msg_head *m)
 static int check_wait(const struct msg_head *m)
 {
     const struct msg_wait *w = (const struct msg_wait *)m;
-    if (short_of(m, sizeof *w) || w->count < 1 || w->count > MSG_WAIT_KEYS || (w->flags & ~MSG_WAIT_WRITTEN) != 0) {
+    if (short_of(m, sizeof *w) || w->count < 1 || w->count > MSG_WAIT_KEYS ||
+        (w->flags & ~(MSG_WAIT_WRITTEN | MSG_WAIT_RUN)) != 0) {
         return -EINVAL;
     }
     const uint8_t *at = (const uint8_t *)(w + 1), *end = (const uint8_t *)m + m->bytes;

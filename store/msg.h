@@ -158,11 +158,12 @@ struct msg_list {
 
 #define MSG_WAIT_KEYS 256u
 #define MSG_WAIT_WRITTEN 1u /* do not wait for a key that nobody writes */
+#define MSG_WAIT_RUN 2u     /* the keys are a prefix's: answered as soon as one of them is lost */
 
 struct msg_wait { /* answered when every key is settled, or at the deadline; 0: at once */
     struct msg_head head;
     uint32_t count; /* 1..MSG_WAIT_KEYS */
-    uint32_t flags; /* MSG_WAIT_WRITTEN */
+    uint32_t flags; /* MSG_WAIT_WRITTEN, MSG_WAIT_RUN */
     /* for each: struct msg_wait_key, key, padded to 8 */
 };
 struct msg_wait_key {

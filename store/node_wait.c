@@ -25,6 +25,7 @@ struct wait_call {
     uint64_t session;
     struct msg_head head;
     uint32_t count, left; /* keys; those that are not settled */
+    bool run, ended;      /* MSG_WAIT_RUN; it is in the list of those to be answered now */
     struct wait_key key[];
 };
 
@@ -146,6 +147,7 @@ void request_wait(struct node *n, struct session *s, const struct msg_head *m, i
     w->session = s->id;
     w->head = *m;
     w->count = p->count;
+    w->run = p->flags & MSG_WAIT_RUN;
     call_link(n, s, w);
     const uint8_t *at = (const uint8_t *)(p + 1);
     for (uint32_t i = 0; i < p->count; i++) {
@@ -174,9 +176,12 @@ static void settle(struct node *n, uint64_t home, enum msg_wait_state state)
         }
         key_unlink(k);
         k->state = (uint8_t)state;
-        if (--k->call->left == 0) {
-            *end = k->call;
-            end = &k->call->done;
+        struct wait_call *w = k->call;
+        w->left--;
+        if (!w->ended && (w->left == 0 || (w->run && state != WAIT_READY))) {
+            w->ended = true;
+            *end = w;
+            end = &w->done;
         }
     }
     while (done) {

@@ -286,7 +286,7 @@ static uint32_t body(uint16_t op, uint16_t key, uint32_t n)
         for (uint32_t i = 0; i < 4; i++) {
             memcpy(message + sizeof(struct msg_wait) + i * 16, &(struct msg_wait_key){.key_size = 1 + i}, 8);
         }
-        return BODY(msg_wait, n * 16, .count = n, .flags = draw_below(2));
+        return BODY(msg_wait, n * 16, .count = n, .flags = draw_below(4));
     case MSG_SEAL:
         return BODY(msg_seal, n * sizeof(struct msg_member), .count = n);
     case MSG_ABORT:

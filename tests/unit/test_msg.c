@@ -232,7 +232,7 @@ static void counts_have_bounds(void **state)
           UINT32_MAX / 24 + 2);
     FIELD(MSG_SUMS, struct msg_sums, count, 3, sizeof(uint64_t), 1, SEGMENTS_MAX, 0, SEGMENTS_MAX + 1, UINT32_MAX,
           UINT32_MAX / 8 + 2);
-    FIELD(MSG_WAIT, struct msg_wait, flags, 0, 0, 0, MSG_WAIT_WRITTEN, 2, UINT32_MAX);
+    FIELD(MSG_WAIT, struct msg_wait, flags, 0, 0, 0, MSG_WAIT_WRITTEN | MSG_WAIT_RUN, 4, UINT32_MAX);
     FIELD(MSG_ABORT, struct msg_tokens, count, 2, sizeof(struct msg_token), 0, 2 * GROUP_MAX, 2 * GROUP_MAX + 1,
           UINT32_MAX, UINT32_MAX / 16 + 2);
     FIELD(MSG_RESUME, struct msg_tokens, count, 2, sizeof(struct msg_token), 0, 2 * GROUP_MAX, 2 * GROUP_MAX + 1);

@@ -178,7 +178,7 @@ static struct msg_head *wait_message(struct life *l)
         bytes += (uint32_t)sizeof *k + ((k->key_size + 7u) & ~7u);
     }
     m->count = n;
-    m->flags = draw_below(4) == 0;
+    m->flags = draw_below(4);
     m->head.bytes = bytes;
     return &m->head;
 }

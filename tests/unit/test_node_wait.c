@@ -157,6 +157,26 @@ static void test_given_up(void **state)
     core_close(&c);
 }
 
+/* Of a prefix nothing is to come behind a key that is lost: the answer does not wait for the others. */
+static void test_run(void **state)
+{
+    (void)state;
+    struct core c;
+    struct msg_token a, b;
+    open_core(&c);
+    assert_int_equal(core_create(&c, 1, "a", 10, 0, &a), 0);
+    assert_int_equal(core_create(&c, 1, "b", 10, 0, &b), 0);
+    uint64_t all = wait_for(&c, 2, "a b c b", 0, LATE), run = wait_for(&c, 3, "a b c b", MSG_WAIT_RUN, LATE);
+    assert_int_equal(core_seal(&c, 1, &a, 1), 0);
+    assert_string_equal(told(&c, run), "-");
+    assert_int_equal(abort_draft(&c, 1, b), 1);
+    assert_string_equal(told(&c, run), "1202");
+    assert_string_equal(told(&c, all), "-");
+    assert_int_equal(core_put(&c, 1, "c", 10, 0), 0);
+    assert_string_equal(told(&c, all), "1212");
+    core_close(&c);
+}
+
 /* The one whose seal or put is at the committer dies, or its connection goes: who waits hears all the same. */
 static void test_writer_goes_while_committing(void **state)
 {
@@ -398,6 +418,7 @@ int main(void)
         cmocka_unit_test(test_ready),
         cmocka_unit_test(test_time_is_up),
         cmocka_unit_test(test_given_up),
+        cmocka_unit_test(test_run),
         cmocka_unit_test(test_writer_goes_while_committing),
         cmocka_unit_test(test_group),
         cmocka_unit_test(test_create_says_so),
