@@ -493,6 +493,20 @@ static void node_is_gone(void **state)
     daemon_again(&node);
 }
 
+/* It is stopped and does not say that the time is up: the run so far all the same. */
+static void node_is_late(void **state)
+{
+    (void)state;
+    struct reader r;
+    assert_int_equal(berth_put(b, key_of("late"), "x", 1, NULL), 0);
+    begin(&r, PREFIX, "late", "late-2", 20 * SHORT);
+    assert_int_equal(kill(node.pid, SIGSTOP), 0);
+    pthread_join(r.thread, NULL);
+    assert_int_equal(kill(node.pid, SIGCONT), 0);
+    assert_int_equal(r.result, 1);
+    berth_close(r.own);
+}
+
 /* More requests on one handle than a session's table of promised replies has places, while one of it waits. */
 static void who_waits_holds_up_nobody(void **state)
 {
@@ -512,17 +526,12 @@ static void who_waits_holds_up_nobody(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sealed),
-        cmocka_unit_test(put_later),
-        cmocka_unit_test(lost),
-        cmocka_unit_test(time_is_up),
-        cmocka_unit_test(groups),
-        cmocka_unit_test(runs_that_end),
-        cmocka_unit_test(long_lists),
-        cmocka_unit_test(one_of_many_goes_on),
-        cmocka_unit_test(node_restarts),
-        cmocka_unit_test(node_is_gone),
-        cmocka_unit_test(who_waits_holds_up_nobody),
+        cmocka_unit_test(sealed),        cmocka_unit_test(put_later),
+        cmocka_unit_test(lost),          cmocka_unit_test(time_is_up),
+        cmocka_unit_test(groups),        cmocka_unit_test(runs_that_end),
+        cmocka_unit_test(long_lists),    cmocka_unit_test(one_of_many_goes_on),
+        cmocka_unit_test(node_restarts), cmocka_unit_test(node_is_gone),
+        cmocka_unit_test(node_is_late),  cmocka_unit_test(who_waits_holds_up_nobody),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }

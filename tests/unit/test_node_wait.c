@@ -257,6 +257,14 @@ static void test_create_says_so(void **state)
     core_commit(&c);
     core_turn(&c);
     assert_int_equal(create(&c, 2, "k", MSG_JOIN, 0, 10)->status, BERTH_KEPT);
+    /* a put on its way has no draft */
+    assert_int_equal(core_grant(&c, 1, 10, &first), 0);
+    c.hold_commits = true;
+    assert_int_equal(core_put_token(&c, 1, &first, "put", 10, 0), 1000);
+    assert_int_equal(create(&c, 2, "put", MSG_JOIN, 0, 10)->status, MSG_WRITING);
+    c.hold_commits = false;
+    core_commit(&c);
+    core_turn(&c);
     core_close(&c);
 }
 
