@@ -29,6 +29,7 @@
 #define WAITS_SESSION 256u    /* WAITs of one session that are not answered: their replies' room is promised */
 #define WAITED_SESSION 16384u /* keys of them */
 #define WAITED_MAX 262144u    /* keys of all sessions */
+#define LOST_KEYS 1024u       /* keys whose writers have gone that are remembered */
 #define CONTROL_SESSION 0u    /* no session: the node's own effects */
 
 enum mark {
@@ -180,11 +181,17 @@ struct node {
     uint32_t n_writing;       /* those drafts */
     struct wait_call *waits;  /* node_wait.c */
     struct wait_key **waited; /* chains, by hash */
-    uint32_t n_waited;        /* keys in all waits */
-    int64_t wait_at;          /* no wait ends by time before this */
-    uint64_t counter;         /* last version given */
-    uint64_t counter_kept;    /* meta has this: no counter above it is given before a greater one is written */
-    uint64_t request;         /* for eviction hints */
+    struct lost_key {
+        uint64_t home;
+        int64_t at; /* mono */
+        uint8_t state;
+    } lost[LOST_KEYS];     /* a ring: who began to wait before that, and comes only now, is told */
+    uint32_t n_lost;       /* ever */
+    uint32_t n_waited;     /* keys in all waits */
+    int64_t wait_at;       /* no wait ends by time before this */
+    uint64_t counter;      /* last version given */
+    uint64_t counter_kept; /* meta has this: no counter above it is given before a greater one is written */
+    uint64_t request;      /* for eviction hints */
 
     struct slot_list fresh, waiting; /* RETIRED */
     uint64_t retired_bytes;
@@ -359,6 +366,7 @@ void writing_add(struct node *n, uint32_t slot);
 /* The draft, if it was counted, will not be sealed; and the key, if nobody else writes it. */
 void writing_lost(struct node *n, uint32_t slot, enum msg_wait_state state);
 void wait_lost(struct node *n, struct key_hash hash, enum msg_wait_state state);
+void lost_add(struct node *n, struct key_hash hash, enum msg_wait_state state);
 void wait_published(struct node *n, const struct member *m);
 void waits_drop(struct node *n, uint64_t session);
 void waits_expire(struct node *n);

@@ -253,8 +253,10 @@ static void adopt_draft(struct node *n, struct session *s, uint32_t slot)
     n->draft_bytes += slot_bytes(n, slot);
     bool grant = atomic_load_explicit(&h->flags, memory_order_relaxed) & SLOT_GRANT;
     *(grant ? &n->grants : &n->drafts) += 1;
-    if (!grant && s != &n->orphan && h->key_size) {
+    if (!grant && h->key_size && s != &n->orphan) {
         writing_add(n, slot);
+    } else if (!grant && h->key_size) {
+        lost_add(n, slot_hash(n, slot), WAIT_DIED);
     }
 }
 

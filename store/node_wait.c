@@ -114,16 +114,41 @@ bool key_written(const struct node *n, struct key_hash hash)
     return pending_has(&n->writing, hash.home) || pending_has(&n->pending, hash.home);
 }
 
+void lost_add(struct node *n, struct key_hash hash, enum msg_wait_state state)
+{
+    n->lost[n->n_lost++ % LOST_KEYS] = (struct lost_key){.home = hash.home, .at = n->now.mono, .state = (uint8_t)state};
+}
+
+/* Whether the key lost its writer since this time: of a WAIT that came again after a restart, or behind the abort. */
+static uint8_t lost_since(const struct node *n, uint64_t home, uint64_t stamp)
+{
+    for (uint32_t i = 1; i <= LOST_KEYS && i <= n->n_lost; i++) {
+        const struct lost_key *k = &n->lost[(n->n_lost - i) % LOST_KEYS];
+        if ((uint64_t)k->at <= stamp) {
+            break; /* the others are older */
+        }
+        if (k->home == home) {
+            return k->state;
+        }
+    }
+    return WAIT_OPEN;
+}
+
 static void look_at(struct node *n, struct wait_call *w, uint32_t i, struct key_ref key, bool written_only)
 {
     struct key_hash hash = lookup_hash(n->c.super->hash_seed, key);
     struct wait_key *k = &w->key[i];
     *k = (struct wait_key){.home = hash.home, .call = w};
+    bool written = key_written(n, hash);
     if (key_slot(n, hash, key, NULL) != SLOT_NONE) {
         k->state = WAIT_READY;
-    } else if (!written_only || key_written(n, hash)) {
+    } else if (!written) {
+        k->state = lost_since(n, hash.home, w->head.stamp);
+    }
+    if (k->state == WAIT_OPEN && (written || !written_only)) {
         key_link(n, w, k);
     }
+    w->ended |= w->run && (k->state == WAIT_ABORTED || k->state == WAIT_DIED);
 }
 
 static bool waits_possible(struct node *n, const struct session *s, uint32_t count)
@@ -156,7 +181,7 @@ void request_wait(struct node *n, struct session *s, const struct msg_head *m, i
                 p->flags & MSG_WAIT_WRITTEN);
     }
     n->counters[NODE_WAITS]++;
-    if (w->left == 0 || m->deadline <= n->now.mono) {
+    if (w->left == 0 || w->ended || m->deadline <= n->now.mono) {
         call_answer(n, w);
         call_free(n, w);
     }
@@ -218,7 +243,11 @@ void writing_lost(struct node *n, uint32_t slot, enum msg_wait_state state)
 
 void wait_lost(struct node *n, struct key_hash hash, enum msg_wait_state state)
 {
-    if (n->n_waited && !key_written(n, hash)) {
+    if (key_written(n, hash)) {
+        return;
+    }
+    lost_add(n, hash, state);
+    if (n->n_waited) {
         settle(n, hash.home, state);
     }
 }

@@ -379,6 +379,27 @@ static void test_restart(void **state)
     core_attach(&c, 1);
     assert_int_equal(core_seal(&c, 1, &a, 1), 0);
     assert_string_equal(told(&c, w), "1");
+    /* a wait of before the restart that comes after the writer's end, in it or behind it */
+    struct msg_token d[2];
+    int64_t began = c.now.mono;
+    assert_int_equal(core_create(&c, 1, "d", 10, 0, &d[0]), 0);
+    assert_int_equal(core_create(&c, 3, "e", 10, 0, &d[1]), 0);
+    core_crash(&c, (uint64_t[]){3}, 1);
+    core_attach(&c, 3);
+    core_attach(&c, 4);
+    assert_int_equal(abort_draft(&c, 3, d[1]), 1);
+    struct {
+        struct msg_wait m;
+        struct msg_wait_key k[4];
+    } again = {{.count = 2}, {{.key_size = 1}, {.ns = 'd'}, {.key_size = 1}, {.ns = 'e'}}};
+    for (unsigned i = 0; i < 2; i++) {
+        again.m.head = (struct msg_head){.bytes = sizeof again, .op = MSG_WAIT, .flags = MSG_AGAIN, .id = ++c.next_id};
+        again.m.head.deadline = INT64_MAX;
+        again.m.head.stamp = (uint64_t)(i ? c.now.mono : began);
+        core_request(&c, 4, &again.m.head);
+        assert_string_equal(told(&c, c.next_id), i ? "-" : "32");
+    }
+    core_attach(&c, 1);
     /* adopted, and never seen again */
     assert_int_equal(core_create(&c, 1, "c", 10, 0, &a), 0);
     core_crash(&c, (uint64_t[]){1, 3}, 2);
