@@ -34,8 +34,8 @@ static void thread_end(void *value)
     t->fast = THREAD_NOBODY;
 }
 
-/* Of the parent's threads only the one that forked is here. It starts over when it next needs a lane: its old one, or its
- * cursor, may be what another thread of the child has by then. */
+/* Of the parent's threads only the one that forked is here. It starts over when it next needs a lane: its old one, or
+ * its cursor, may be what another thread of the child has by then. */
 static void forget_parents(void)
 {
     atomic_store_explicit(&lanes_taken, 0, memory_order_relaxed);

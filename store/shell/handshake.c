@@ -25,7 +25,7 @@
 #include <unistd.h>
 
 #define SESSION_BYTES (400u << 10) /* pin file, answers, a message */
-#define FDS_MAX 8u /* more than a hello has: what comes too many is seen and closed */
+#define FDS_MAX 8u                 /* more than a hello has: what comes too many is seen and closed */
 
 /* What came, and what has been made of it so far. */
 struct visit {

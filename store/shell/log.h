@@ -16,12 +16,12 @@ void log_set_level(enum log_level level);
 void log_set_format(enum log_format format);
 /* Formats, escapes the whole message, writes one line with one write. */
 void log_event(enum log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* The same for what a client, a peer or a stranger can cause as often as it likes. In a span of LOG_SPAN_S from the first
- * line of a format and level on, LOG_DISTINCT different sentences of it are logged at once; whatever repeats one of them,
- * or is beyond, is counted, and said in one line at the end of the span, with the last sentence. So a kind of event has at
- * most LOG_DISTINCT + 1 lines in a span, and its first line is never late. Which formats there are does not depend on who
- * calls: LOG_KINDS is above their number, one more than that would be logged as by log_event. Debug lines are all
- * written: who asks for them wants each. Any thread. */
+/* The same for what a client, a peer or a stranger can cause as often as it likes. In a span of LOG_SPAN_S from the
+ * first line of a format and level on, LOG_DISTINCT different sentences of it are logged at once; whatever repeats one
+ * of them, or is beyond, is counted, and said in one line at the end of the span, with the last sentence. So a kind of
+ * event has at most LOG_DISTINCT + 1 lines in a span, and its first line is never late. Which formats there are does
+ * not depend on who calls: LOG_KINDS is above their number, one more than that would be logged as by log_event. Debug
+ * lines are all written: who asks for them wants each. Any thread. */
 #define LOG_SPAN_S 10
 #define LOG_DISTINCT 16
 #define LOG_KINDS 32

@@ -20,7 +20,8 @@
 #define HEADERS_STEP 4096u  /* 512 KiB */
 #define HEADERS_LEAST 4096u /* a slab of 4 KiB slots takes 512 in one piece */
 #define TAILS_STEP 4096u    /* 256 KiB */
-/* Measured of nodes with pools of 16 MiB to 1 GiB: kernel memory of 1/235 of the files; 15 MiB with 100 clients at work. */
+/* Measured of nodes with pools of 16 MiB to 1 GiB: kernel memory of 1/235 of the files; 15 MiB with 100 clients at
+ * work. */
 #define OWN_SHARE 192u
 #define OWN_BYTES (16u << 20)
 #define CELLS_A_KEY ((KEY_MAX - KEY_HEAD + TAIL_CELL - 1) / TAIL_CELL)

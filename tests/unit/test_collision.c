@@ -1,4 +1,5 @@
-/* test_collision.c: keys that are not the same and have one 64-bit hash: refused as such, never taken for each other. */
+/* test_collision.c: keys that are not the same and have one 64-bit hash: refused as such, never taken for each other.
+ */
 #include "tests/support/collide.h"
 #include "tests/support/core.h"
 
