@@ -1,9 +1,8 @@
 /* region.c: opening a region: the decision between a warm restart and an empty one, and the order of things.
  *
  * First whether the directory may be a region's at all; then the lock; then what is there is looked at, then removed or
- * kept; then space is checked; then memory is taken.
- * What makes a region whole comes last: the magic of slots, then the identity in the index. A start that is killed in
- * between leaves something that the next one takes for nothing.
+ * kept; then space is checked; then memory is taken. What makes a region whole comes last: the magic of slots, then the
+ * identity in the index. A start that is killed in between leaves something that the next one takes for nothing.
  */
 #include "store/shell/region.h"
 

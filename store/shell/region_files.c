@@ -308,12 +308,13 @@ void region_files_close(struct region *r)
 
 /* ---- growing ---- */
 
-static int allocate(int fd, uint64_t from, uint64_t bytes)
+static int allocate(int fd, uint64_t from, uint64_t bytes, bool is_last_try)
 {
     char why[400];
     int e;
     if (!space_fits(fd, bytes, why, sizeof why)) {
-        log_often(LOG_WARNING, "no room for more slots or longer keys: %s", why);
+        if (is_last_try)
+            log_often(LOG_WARNING, "no room for more slots or longer keys: %s", why);
         return -ENOMEM;
     }
     do
@@ -332,7 +333,7 @@ static int grow(int fd, uint64_t offset, uint32_t item, uint32_t n, uint32_t mos
     uint32_t ahead = (uint32_t)least(most, round_up((uint64_t)n, step));
     for (uint32_t to = ahead;; to = n) {
         uint64_t from = offset + (uint64_t)*ready * item, bytes = (uint64_t)(to - *ready) * item;
-        if (allocate(fd, from, bytes) == 0) {
+        if (allocate(fd, from, bytes, to == n) == 0) {
             *ready = to;
             return 0;
         }
