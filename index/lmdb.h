@@ -48,4 +48,7 @@ int lmdb_identify(struct lmdb_index *ix, const struct lmdb_identity *id);
 
 extern const struct index_ops lmdb_ops; /* ix is a struct lmdb_index * */
 
+/* Whether the file is an index, of any region, whole or damaged: LMDB's, with our tables. Changes nothing. */
+bool lmdb_is_index(int fd);
+
 #endif

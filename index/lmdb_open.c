@@ -402,3 +402,8 @@ int lmdb_identify(struct lmdb_index *ix, const struct lmdb_identity *id)
         rc = mdb_txn_commit(txn);
     return rc == 0 ? 0 : lmdb_error(rc);
 }
+
+bool lmdb_is_index(int fd)
+{
+    return lmdb_names(fd, table_names, TABLES);
+}

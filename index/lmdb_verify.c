@@ -376,3 +376,28 @@ int lmdb_verify(int fd, uint64_t bytes, const char *const *names, unsigned n_nam
     free(v);
     return rc;
 }
+
+static bool page_names(const uint8_t *page, size_t bytes, const char *const *names, unsigned n_names)
+{
+    for (unsigned i = 0; i < n_names; i++) {
+        if (memmem(page, bytes, names[i], strlen(names[i])) == NULL)
+            return false;
+    }
+    return true;
+}
+
+bool lmdb_names(int fd, const char *const *names, unsigned n_names)
+{
+    uint8_t page[PAGE_BYTES_MAX];
+    uint32_t page_bytes = page_size();
+    for (unsigned i = 0; i < 2; i++) {
+        struct meta m;
+        if (read_meta(fd, i, page_bytes, &m) < 0 || m.tables.root < FIRST_PAGE ||
+            m.tables.root > INT64_MAX / page_bytes)
+            continue;
+        ssize_t got = pread(fd, page, page_bytes, (off_t)(m.tables.root * page_bytes));
+        if (got == (ssize_t)page_bytes && page_names(page, page_bytes, names, n_names))
+            return true;
+    }
+    return false;
+}

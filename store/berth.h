@@ -187,8 +187,9 @@ struct berth_put_opts {
  * unix:$XDG_RUNTIME_DIR/berth.sock, unix:/run/berth/berth.sock and unix:/tmp/berth-UID/berth.sock (whose directory has
  * to be this user's alone). "tcp://" and "verbs://" are names of later versions. opts may be NULL. *b is the caller's
  * until berth_close. Any thread.
- * Errors: -EINVAL (name or option), BERTH_ENODE, -EACCES, BERTH_EFORMAT, -ENOMEM, -EOPNOTSUPP; embedded also what
- * berthd refuses to start with (-ENOSPC: no room for the pool). berth_error(NULL, ..) has the sentence. */
+ * Errors: -EINVAL (name or option), BERTH_ENODE, -EACCES, BERTH_EFORMAT, -ENOMEM, -EOPNOTSUPP, -EUSERS (the node has
+ * 1024 sessions, the most that it serves); embedded also what berthd refuses to start with (-ENOSPC: no room for the
+ * pool). berth_error(NULL, ..) has the sentence. */
 BERTH_API int berth_open(struct berth **b, const char *node, const struct berth_open_opts *opts);
 
 /* Closes a handle: unsealed drafts are aborted, remaining views become invalid, queues must be closed before. Ends an

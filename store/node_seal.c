@@ -81,6 +81,11 @@ static int32_t check_sums(const struct node *n, const struct sealing *in)
     return segments && slot_sums_checksum(n, in->token.slot) != in->checksum ? BERTH_ECORRUPT : 0;
 }
 
+static bool same_key(const struct node *n, uint32_t slot, struct key_ref key)
+{
+    return lookup_key_equal(n->c.lookup, header_of(n, slot), key);
+}
+
 /* Decides one member whose header has its key. 0, or -EAGAIN if the key is pending, or a refusal. */
 static int32_t decide(struct node *n, const struct effect *e, const struct sealing *in, struct member *out)
 {
@@ -90,11 +95,11 @@ static int32_t decide(struct node *n, const struct effect *e, const struct seali
     out->hash = lookup_hash(n->c.super->hash_seed, key);
     out->parent = atomic_load_explicit(&header_of(n, in->token.slot)->group, memory_order_relaxed);
     if (pending_has(&n->pending, out->hash.home)) {
-        /* Of this very group: the same key twice (or a hash that can't be told from it). */
+        /* Of this very group: the same key twice, or two keys of one hash. */
         for (uint32_t i = e->first; i < e->first + e->n; i++) {
             const struct member *o = &n->open->members[i];
             if (!o->kept && o->hash.home == out->hash.home) {
-                return -EINVAL;
+                return same_key(n, o->slot, key) ? -EINVAL : BERTH_EHASH;
             }
         }
         return -EAGAIN;

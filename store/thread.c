@@ -17,6 +17,7 @@ _Static_assert(STAT_LANES == 64, "one word has a bit for each lane");
 
 __thread struct client_thread client_thread = {.fast = THREAD_NOBODY};
 
+/* Of this process: a forked child has one thread of its parent's, and counts anew in handles of its own. */
 static _Atomic uint64_t lanes_taken;
 static _Atomic uint32_t sharers;
 static pthread_key_t end_key;
@@ -33,9 +34,20 @@ static void thread_end(void *value)
     t->fast = THREAD_NOBODY;
 }
 
+/* Of the parent's threads only the one that forked is here. It starts over when it next needs a lane: its old one, or
+ * its cursor, may be what another thread of the child has by then. */
+static void forget_parents(void)
+{
+    atomic_store_explicit(&lanes_taken, 0, memory_order_relaxed);
+    atomic_store_explicit(&sharers, 0, memory_order_relaxed);
+    client_thread = (struct client_thread){.fast = THREAD_NOBODY};
+    pthread_setspecific(end_key, NULL);
+}
+
 static void make_key(void)
 {
     pthread_key_create(&end_key, thread_end);
+    pthread_atfork(NULL, NULL, forget_parents);
 }
 
 static uint32_t take_lane(void)

@@ -55,7 +55,14 @@ static void catch_signals(void)
     struct sigaction hangup = {.sa_handler = on_hangup, .sa_flags = SA_RESTART};
     sigemptyset(&hangup.sa_mask);
     sigaction(SIGHUP, &hangup, NULL);
-    signal(SIGPIPE, SIG_IGN);
+    sigaction(SIGXCPU, &stop, NULL);
+    /* Sent by mistake, or by a timer that was inherited: by default each ends a process, here amid a commit. */
+    static const int ignored[] = {SIGPIPE, SIGUSR1, SIGUSR2, SIGALRM,   SIGVTALRM,
+                                  SIGPROF, SIGIO,   SIGPWR,  SIGSTKFLT, SIGXFSZ};
+    for (size_t i = 0; i < sizeof ignored / sizeof *ignored; i++)
+        signal(ignored[i], SIG_IGN);
+    for (int i = SIGRTMIN; i <= SIGRTMAX; i++)
+        signal(i, SIG_IGN);
 }
 
 static int exit_code(int error)
@@ -70,6 +77,7 @@ static int exit_code(int error)
     case -ENOSPC:
     case -ENOMEM:
     case -EPERM:
+    case -ENOTEMPTY:
     case -EACCES:
         return EXIT_REFUSED;
     default:

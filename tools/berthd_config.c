@@ -3,10 +3,12 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <getopt.h>
 #include <ini.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "store/berth.h"
@@ -15,6 +17,7 @@
 
 #define OPTIONS_MAX 40u
 #define LINE_SIZE 1024
+#define FILE_MAX_BYTES (1u << 20)
 
 /* ---- INI ---- */
 
@@ -71,6 +74,10 @@ static char *read_line(char *out, int size, void *arg)
         return NULL;
     in->line++;
     size_t n = strlen(out);
+    if (ftello(in->file) > (off_t)FILE_MAX_BYTES) {
+        ini_fail(in, -EINVAL, "the file has grown above 1 MiB while it was read");
+        return NULL;
+    }
     /* inih would take the rest of a longer line for another one. */
     if (n + 1 == (size_t)size && out[n - 1] != '\n') {
         ini_fail(in, -EINVAL, "the line is too long");
@@ -107,15 +114,36 @@ static int ini_value(void *arg, const char *section, const char *name, const cha
     return rc < 0 ? ini_fail(in, rc, sentence) : 1;
 }
 
+/* Not of a pipe or a device, whose end may never come; /dev/null says that there is none. Opening doesn't wait. */
+static FILE *open_file(const char *path, char *why, size_t why_size)
+{
+    struct stat st, null;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0 || fstat(fd, &st) != 0) {
+        snprintf(why, why_size, "cannot read '%s': %s", path, strerror(errno));
+    } else if (!S_ISREG(st.st_mode) &&
+               !(S_ISCHR(st.st_mode) && stat("/dev/null", &null) == 0 && null.st_rdev == st.st_rdev)) {
+        snprintf(why, why_size, "cannot read '%s': it is not a regular file", path);
+    } else if (st.st_size > (off_t)FILE_MAX_BYTES) {
+        snprintf(why, why_size, "cannot read '%s': it has %lld bytes, a configuration at most %u", path,
+                 (long long)st.st_size, FILE_MAX_BYTES);
+    } else {
+        FILE *file = fdopen(fd, "r");
+        if (file)
+            return file;
+        snprintf(why, why_size, "cannot read '%s': %s", path, strerror(errno));
+    }
+    if (fd >= 0)
+        close(fd);
+    return NULL;
+}
+
 static int load_file(struct berthd_config *c, char *why, size_t why_size)
 {
     struct ini in = {.c = c, .why = why, .why_size = why_size};
-    in.file = fopen(c->file, "re");
-    if (!in.file) {
-        int error = errno;
-        snprintf(why, why_size, "cannot read '%s': %s", c->file, strerror(error));
-        return -error;
-    }
+    in.file = open_file(c->file, why, why_size);
+    if (!in.file)
+        return -EINVAL;
     ini_use_stack = false;
     ini_max_line = LINE_SIZE;
     ini_initial_alloc = LINE_SIZE;

@@ -172,7 +172,7 @@ static enum MHD_Result answer(struct MHD_Connection *c, unsigned status, char *t
 
 static enum MHD_Result refuse(struct MHD_Connection *c, unsigned status, const char *method, const char *url)
 {
-    log_event(LOG_WARNING, "refused %.32s '%.512s' on the metrics socket: %u", method, url, status);
+    log_often(LOG_WARNING, "refused %.32s '%.512s' on the metrics socket: %u", method, url, status);
     return answer(c, status,
                   strdup(status == MHD_HTTP_NOT_FOUND ? "no such path: there are /metrics and /healthz\n"
                                                       : "only GET is served\n"),
@@ -214,7 +214,7 @@ static void http_log(void *arg, const char *format, va_list ap)
     int n = vsnprintf(line, sizeof line, format, ap);
     while (n > 0 && n < (int)sizeof line && line[n - 1] == '\n')
         line[--n] = '\0';
-    log_event(LOG_INFO, "metrics: %s", line);
+    log_often(LOG_INFO, "metrics: %s", line);
 }
 
 /* ---- on the node's loop ---- */

@@ -3,6 +3,7 @@
 #include "store/shell/dispatch.h"
 #include "store/shell/liveness.h"
 #include "store/shell/log.h"
+#include "store/shell/region_ours.h"
 #include "store/shell/session.h"
 
 #include <dirent.h>
@@ -104,6 +105,11 @@ static int adopt_file(struct server *s, const char *name)
     int fd = openat(s->region.clients_fd, name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0)
         return errno == ENOENT ? 0 : -errno;
+    if (!region_is_pins(name, fd)) {
+        log_event(LOG_WARNING, "'%s/clients/%s' is no pin file: it is left alone", s->region.path, name);
+        close(fd);
+        return 0;
+    }
     if (liveness_unlink(s, id, fd)) {
         close(fd);
         return 0;

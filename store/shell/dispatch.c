@@ -77,7 +77,7 @@ static void run_revoke(struct server *s, struct session *caller, const struct no
         if (own || other->dead || other->pid_fd < 0 || !pins_slot(s, other, c->slots[0]))
             continue;
         if (syscall(SYS_pidfd_send_signal, other->pid_fd, SIGKILL, NULL, 0) == 0) {
-            log_event(LOG_WARNING, "session %llu (%s) was ended: its pin was revoked", (unsigned long long)other->id,
+            log_often(LOG_WARNING, "session %llu (%s) was ended: its pin was revoked", (unsigned long long)other->id,
                       other->name);
             signalled++;
         }
@@ -123,7 +123,7 @@ static void run_command(struct server *s, const struct node_command *c)
         run_scan(s, c);
         break;
     case CMD_LOG:
-        log_event(c->level >= 0 && c->level < 3 ? levels[c->level] : LOG_INFO, "%s", c->text);
+        log_often(c->level >= 0 && c->level < 3 ? levels[c->level] : LOG_INFO, "%s", c->text);
         break;
     case CMD_STOPPED:
         s->stopped = true;

@@ -6,6 +6,7 @@
 #include "store/shell/liveness.h"
 #include "store/shell/log.h"
 #include "store/shell/session.h"
+#include "store/shell/space.h"
 #include "store/shell/watch.h"
 
 #include <errno.h>
@@ -23,7 +24,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#define FDS_MAX 8u /* more than a hello has: what comes too many is seen and closed */
+#define SESSION_BYTES (400u << 10) /* pin file, answers, a message */
+#define FDS_MAX 8u                 /* more than a hello has: what comes too many is seen and closed */
 
 /* What came, and what has been made of it so far. */
 struct visit {
@@ -241,12 +243,23 @@ static int pins_create(struct visit *v, struct session *c)
     return 0;
 }
 
+static int room_for_session(struct visit *v)
+{
+    const struct server *s = v->server;
+    char why[400];
+    if (s->n_sessions == SESSIONS_MAX)
+        return refuse(v, -EUSERS, "the node has %u sessions, the most that it serves: close some", SESSIONS_MAX);
+    if (!space_fits(s->region.dir_fd, SESSION_BYTES, why, sizeof(why)))
+        return refuse(v, -ENOMEM, "no memory for another session: %s", why);
+    return 0;
+}
+
 static int session_new(struct visit *v)
 {
     struct server *s = v->server;
-    if (s->n_sessions == SESSIONS_MAX)
-        return refuse(v, -EUSERS, "the node has %u sessions, the most that it serves: close some", SESSIONS_MAX);
-    int error;
+    int error = room_for_session(v);
+    if (error)
+        return error;
     struct session *c = NULL;
     do {
         uint64_t id;
@@ -493,7 +506,7 @@ int handshake(struct server *s, int socket)
     if (meet(&v, n, cut) == 0) {
         connect_session(&v);
     } else {
-        log_event(LOG_WARNING, "a client was refused (pid %d, uid %u): %s", (int)v.peer.pid, (unsigned)v.peer.uid,
+        log_often(LOG_WARNING, "a client was refused (pid %d, uid %u): %s", (int)v.peer.pid, (unsigned)v.peer.uid,
                   v.why);
         handshake_refuse(socket, v.status, v.why);
     }

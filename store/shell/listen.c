@@ -95,7 +95,7 @@ static void listener_ready(void *arg, int events)
         if (errno == EINTR || errno == ECONNABORTED)
             continue;
         if (errno != EAGAIN)
-            log_event(LOG_ERROR, "no client can be accepted: %s", strerror(errno));
+            log_often(LOG_ERROR, "no client can be accepted: %s", strerror(errno));
         if (errno == EAGAIN)
             return;
         break;
@@ -241,7 +241,7 @@ static void listener_remake(struct listener *l)
     char why[256];
     int there = linked(l);
     if (there < 0 && !l->stolen)
-        log_event(LOG_ERROR,
+        log_often(LOG_ERROR,
                   "socket '%s' is another one now: new clients don't reach this node; stop the other, then remove "
                   "the socket",
                   l->server->settings.socket);
@@ -251,12 +251,12 @@ static void listener_remake(struct listener *l)
     int old = l->fd;
     struct watch *watch = l->watch;
     if (listener_bind(l, why, sizeof(why)) != 0) {
-        log_event(LOG_ERROR, "socket '%s' was removed and can't be made again: %s", l->server->settings.socket, why);
+        log_often(LOG_ERROR, "socket '%s' was removed and can't be made again: %s", l->server->settings.socket, why);
         return;
     }
     watch_close(watch);
     close(old);
-    log_event(LOG_WARNING,
+    log_often(LOG_WARNING,
               "socket '%s' was removed by another process and is made again: keep clean-up services (logind, "
               "tmpfiles) from its directory",
               l->server->settings.socket);

@@ -99,7 +99,7 @@ static void session_lost(struct session *c)
 
 void liveness_cut(struct session *c, const char *cause)
 {
-    log_event(LOG_WARNING, "session %llu (%s, pid %d) was disconnected: %s", (unsigned long long)c->id, c->name,
+    log_often(LOG_WARNING, "session %llu (%s, pid %d) was disconnected: %s", (unsigned long long)c->id, c->name,
               (int)c->pid, cause);
     session_lost(c);
 }
@@ -193,6 +193,6 @@ bool liveness_unlink(struct server *s, uint64_t id, int fd)
     if (fcntl(fd, F_OFD_SETLK, &fl) != 0)
         return false;
     if (unlinkat(s->region.clients_fd, name, 0) != 0 && errno != ENOENT)
-        log_event(LOG_WARNING, "pin file '%s/clients/%s' can't be removed: %s", s->region.path, name, strerror(errno));
+        log_often(LOG_WARNING, "pin file '%s/clients/%s' can't be removed: %s", s->region.path, name, strerror(errno));
     return true;
 }

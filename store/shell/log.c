@@ -3,6 +3,7 @@
 #include "store/shell/log.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -64,24 +65,150 @@ static size_t quote(char *out, const char *text, size_t n)
     return at + 3;
 }
 
-void log_event(enum log_level level, const char *format, ...)
+static bool is_wanted(enum log_level level)
 {
-    if ((int)level > atomic_load_explicit(&threshold, memory_order_relaxed) || level > LOG_DEBUG)
-        return;
+    return (int)level <= atomic_load_explicit(&threshold, memory_order_relaxed) && level <= LOG_DEBUG;
+}
+
+static void write_line(enum log_level level, const char *message, size_t length)
+{
     bool json = atomic_load_explicit(&shape, memory_order_relaxed) == LOG_JSON;
-    char message[MESSAGE_MAX], text[4 * MESSAGE_MAX + 1], line[STAMP_MAX + 2 * sizeof text + END_MAX];
-    va_list args;
-    va_start(args, format);
-    int n = vsnprintf(message, sizeof message, format, args);
-    va_end(args);
-    if (n < 0)
-        return;
-    size_t length = (size_t)n < sizeof message ? (size_t)n : sizeof message - 1;
+    char text[4 * MESSAGE_MAX + 1], line[STAMP_MAX + 2 * sizeof text + END_MAX];
     size_t at = stamp(line, STAMP_MAX, level, json);
     length = escape_bytes(text, sizeof text, message, length);
     at += json ? quote(line + at, text, length) : plain(line + at, text, length);
     while (write(STDERR_FILENO, line, at) < 0 && errno == EINTR)
         continue;
+}
+
+static size_t form(char message[MESSAGE_MAX], const char *format, va_list args) __attribute__((format(printf, 2, 0)));
+
+static size_t form(char message[MESSAGE_MAX], const char *format, va_list args)
+{
+    int n = vsnprintf(message, MESSAGE_MAX, format, args);
+    return n < 0 ? 0 : (size_t)n < MESSAGE_MAX ? (size_t)n : MESSAGE_MAX - 1;
+}
+
+void log_event(enum log_level level, const char *format, ...)
+{
+    char message[MESSAGE_MAX];
+    va_list args;
+    if (!is_wanted(level))
+        return;
+    va_start(args, format);
+    size_t n = form(message, format, args);
+    va_end(args);
+    write_line(level, message, n);
+}
+
+/* ---- what comes often ---- */
+
+struct kind {
+    const char *format; /* NULL: a free place */
+    enum log_level level;
+    int64_t began; /* CLOCK_MONOTONIC ns; the span's first line */
+    bool open;
+    unsigned n_said;
+    uint64_t said[LOG_DISTINCT]; /* hashes of sentences */
+    unsigned long long more;     /* not logged */
+    size_t last_size;
+    char last[MESSAGE_MAX]; /* of those the last */
+};
+
+static struct kind kinds[LOG_KINDS];
+static pthread_mutex_t kinds_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static int64_t mono_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
+}
+
+static uint64_t hash_of(const char *text, size_t n)
+{
+    uint64_t h = UINT64_C(0xcbf29ce484222325); /* FNV-1a */
+    for (size_t i = 0; i < n; i++)
+        h = (h ^ (uint8_t)text[i]) * UINT64_C(0x100000001b3);
+    return h;
+}
+
+static void close_span(struct kind *k, int64_t now)
+{
+    if (!k->open || now - k->began < LOG_SPAN_S * INT64_C(1000000000))
+        return;
+    if (k->more > 0 && is_wanted(k->level)) {
+        char text[MESSAGE_MAX];
+        int n = snprintf(text, sizeof text, "%llu more like this in %d s: %.*s", k->more, LOG_SPAN_S, (int)k->last_size,
+                         k->last);
+        write_line(k->level, text, n < (int)sizeof text ? (size_t)n : sizeof text - 1);
+    }
+    k->open = false;
+    k->more = 0;
+    k->n_said = 0;
+}
+
+static struct kind *kind_of(const char *format, enum log_level level)
+{
+    for (unsigned i = 0; i < LOG_KINDS; i++) {
+        struct kind *k = &kinds[i];
+        if (k->format == NULL)
+            *k = (struct kind){.format = format, .level = level};
+        if (k->format == format && k->level == level)
+            return k;
+    }
+    return NULL;
+}
+
+/* Whether the sentence is to be written now; else it is counted. */
+static bool is_due(struct kind *k, const char *message, size_t n)
+{
+    int64_t now = mono_now();
+    uint64_t hash = hash_of(message, n);
+    bool is_new = true;
+    close_span(k, now);
+    if (!k->open)
+        k->began = now;
+    k->open = true;
+    for (unsigned i = 0; i < k->n_said && is_new; i++)
+        is_new = k->said[i] != hash;
+    if (is_new && k->n_said < LOG_DISTINCT) {
+        k->said[k->n_said++] = hash;
+        return true;
+    }
+    k->more++;
+    k->last_size = n;
+    memcpy(k->last, message, n);
+    return false;
+}
+
+void log_often(enum log_level level, const char *format, ...)
+{
+    char message[MESSAGE_MAX];
+    va_list args;
+    if (!is_wanted(level))
+        return;
+    va_start(args, format);
+    size_t n = form(message, format, args);
+    va_end(args);
+    bool due = true;
+    /* Not waited for: in a child of a fork nobody may be there to give it back. */
+    if (level != LOG_DEBUG && pthread_mutex_trylock(&kinds_lock) == 0) {
+        struct kind *k = kind_of(format, level);
+        due = k == NULL || is_due(k, message, n);
+        pthread_mutex_unlock(&kinds_lock);
+    }
+    if (due)
+        write_line(level, message, n);
+}
+
+void log_sums(int64_t mono_ns)
+{
+    if (pthread_mutex_trylock(&kinds_lock) != 0)
+        return;
+    for (unsigned i = 0; i < LOG_KINDS && kinds[i].format != NULL; i++)
+        close_span(&kinds[i], mono_ns);
+    pthread_mutex_unlock(&kinds_lock);
 }
 
 size_t escape_bytes(char *out, size_t size, const void *data, size_t n)

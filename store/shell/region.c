@@ -1,8 +1,8 @@
 /* region.c: opening a region: the decision between a warm restart and an empty one, and the order of things.
  *
- * Lock first; then what is there is looked at, then removed or kept; then space is checked; then memory is taken.
- * What makes a region whole comes last: the magic of slots, then the identity in the index. A start that is killed in
- * between leaves something that the next one takes for nothing.
+ * First whether the directory may be a region's at all; then the lock; then what is there is looked at, then removed or
+ * kept; then space is checked; then memory is taken. What makes a region whole comes last: the magic of slots, then the
+ * identity in the index. A start that is killed in between leaves something that the next one takes for nothing.
  */
 #include "store/shell/region.h"
 
@@ -10,6 +10,7 @@
 #include "store/shell/log.h"
 #include "store/shell/region_files.h"
 #include "store/shell/region_lock.h"
+#include "store/shell/region_ours.h"
 #include "store/shell/settings_value.h"
 #include "store/shell/space.h"
 
@@ -245,6 +246,7 @@ static int check_space(const struct opening *o)
         .path = o->r->path,
         .dir_fd = o->r->dir_fd,
         .bytes = region_files_bytes(&o->shape) + lmdb_file_bytes(o->s->index_size),
+        .own_bytes = region_own_bytes(&o->shape),
         .lock_bytes = o->shape.pool_bytes,
         .lock = o->s->lock,
         .root = "",
@@ -423,6 +425,9 @@ int region_open(struct region *r, const struct settings *s, const struct mem_pro
         .why_size = why_size,
     };
     int e = open_directory(&o);
+    if (e != 0)
+        goto close_directory;
+    e = region_ours(r->dir_fd, r->path, why, why_size);
     if (e != 0)
         goto close_directory;
     r->lock_fd = region_lock(r->dir_fd, r->path, why, why_size);

@@ -51,7 +51,8 @@ struct region {
  * Another boot, pool UUID or format starts empty and `began` says why. A lookup that is missing or damaged is made
  * anew, for the node to fill from the index. Another pool size of a region with objects is refused with -EINVAL; its MR
  * size and most objects stay what they were. 0; -EBUSY ("held by pid N"); -ENOSPC, -ENOMEM ("needs X, Y free at PATH",
- * with the fix); -EPERM (lock=required); -EACCES; -EIO. On an error nothing is left behind that was not there. */
+ * with the fix); -EPERM (lock=required); -ENOTEMPTY (the directory has files and is no
+ * region: region_ours.h); -EACCES; -EIO. On an error nothing is left behind that was not there. */
 int region_open(struct region *r, const struct settings *s, const struct mem_progress *progress, char *why,
                 size_t why_size);
 /* Unmaps and unlocks; clean: every commit is done, mark it so. */

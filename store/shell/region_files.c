@@ -7,6 +7,7 @@
 
 #include "store/map.h"
 #include "store/shell/log.h"
+#include "store/shell/space.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -19,6 +20,10 @@
 #define HEADERS_STEP 4096u  /* 512 KiB */
 #define HEADERS_LEAST 4096u /* a slab of 4 KiB slots takes 512 in one piece */
 #define TAILS_STEP 4096u    /* 256 KiB */
+/* Measured of nodes with pools of 16 MiB to 1 GiB: kernel memory of 1/235 of the files; 15 MiB with 100 clients at
+ * work. */
+#define OWN_SHARE 192u
+#define OWN_BYTES (16u << 20)
 #define CELLS_A_KEY ((KEY_MAX - KEY_HEAD + TAIL_CELL - 1) / TAIL_CELL)
 
 static uint64_t round_up(uint64_t n, uint64_t to)
@@ -67,6 +72,13 @@ static uint64_t tails_at_start(const struct region_shape *s)
 uint64_t region_files_bytes(const struct region_shape *s)
 {
     return s->pool_bytes + slots_at_start(s) + s->lookup_bytes + tails_at_start(s);
+}
+
+uint64_t region_own_bytes(const struct region_shape *s)
+{
+    uint64_t used = least(s->max_headers, s->pool_bytes / PAGE_BYTES) * sizeof(struct slot_header);
+    uint64_t grown = least(s->slots_bytes, s->headers_offset + used), start = slots_at_start(s);
+    return OWN_BYTES + region_files_bytes(s) / OWN_SHARE + (grown > start ? grown - start : 0);
 }
 
 static void close_one(int *fd)
@@ -131,7 +143,7 @@ int region_files_probe(struct region *r, struct region_shape *out, struct slots_
     e = e != 0 ? e : open_old(r->dir_fd, "tails", &r->tails_fd, &r->tails_bytes);
     e = e != 0 ? e : super_read(r->slots_fd, r->slots_bytes, super, &shape);
     e = e != 0 ? e : pool_fits(r, shape.pool_bytes);
-    if (e == 0 && (r->tails_bytes / TAIL_CELL >= UINT32_MAX || r->tails_bytes % PAGE_BYTES != 0))
+    if (e == 0 && (r->tails_bytes == 0 || r->tails_bytes / TAIL_CELL >= UINT32_MAX || r->tails_bytes % PAGE_BYTES != 0))
         e = -EPROTO;
     if (e != 0) {
         region_files_close(r);
@@ -296,6 +308,21 @@ void region_files_close(struct region *r)
 
 /* ---- growing ---- */
 
+static int allocate(int fd, uint64_t from, uint64_t bytes, bool is_last_try)
+{
+    char why[400];
+    int e;
+    if (!space_fits(fd, bytes, why, sizeof why)) {
+        if (is_last_try)
+            log_often(LOG_WARNING, "no room for more slots or longer keys: %s", why);
+        return -ENOMEM;
+    }
+    do
+        e = fallocate(fd, FALLOC_FL_KEEP_SIZE, (off_t)from, (off_t)bytes) == 0 ? 0 : errno;
+    while (e == EINTR);
+    return -e;
+}
+
 /* A step ahead where there is room for it, else just what is needed. */
 static int grow(int fd, uint64_t offset, uint32_t item, uint32_t n, uint32_t most, uint32_t step, uint32_t *ready)
 {
@@ -306,11 +333,7 @@ static int grow(int fd, uint64_t offset, uint32_t item, uint32_t n, uint32_t mos
     uint32_t ahead = (uint32_t)least(most, round_up((uint64_t)n, step));
     for (uint32_t to = ahead;; to = n) {
         uint64_t from = offset + (uint64_t)*ready * item, bytes = (uint64_t)(to - *ready) * item;
-        int e;
-        do
-            e = fallocate(fd, FALLOC_FL_KEEP_SIZE, (off_t)from, (off_t)bytes) == 0 ? 0 : errno;
-        while (e == EINTR);
-        if (e == 0) {
+        if (allocate(fd, from, bytes, to == n) == 0) {
             *ready = to;
             return 0;
         }

@@ -31,6 +31,11 @@ int region_files_relook(struct region *r, struct region_shape *shape, const stru
 int region_files_map(struct region *r, const struct region_shape *shape, char *why, size_t why_size);
 void region_files_close(struct region *r);
 
+/* What a node takes beside its files: page tables and the kernel's lists of the files' pages, slot headers as they
+ * come into use, the process with some 64 clients. Long keys' cells and more clients are looked at when they come
+ * (space_fits). */
+uint64_t region_own_bytes(const struct region_shape *shape);
+
 /* Bytes that are allocated at the start. */
 uint64_t region_files_bytes(const struct region_shape *shape);
 

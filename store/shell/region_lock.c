@@ -3,6 +3,7 @@
 
 #include "store/shell/liveness.h"
 #include "store/shell/log.h"
+#include "store/shell/region_ours.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -46,6 +47,7 @@ static bool holder_read(int fd, struct holder *out)
 static int holder_write(int fd, const struct holder *h)
 {
     char text[128];
+    errno = 0;
     int n = snprintf(text, sizeof text, "berth-lock %d %llu %llu %s\n", h->pid, h->start, h->pid_ns,
                      h->is_private ? "private" : "kept");
     if (pwrite(fd, text, (size_t)n, 0) != n || ftruncate(fd, n) != 0)
@@ -125,6 +127,8 @@ int region_lock(int dir_fd, const char *path, char *why, size_t why_size)
             e = refuse_held(fd, path, why, why_size);
         else if (there && holder_read(fd, &h))
             e = wait_gone(&h, path, why, why_size);
+        else if (there && (e = holder_write(fd, &(struct holder){.pid = 0})) != 0)
+            snprintf(why, why_size, "can't write '%s/lock': %s", path, strerror(-e));
         if (e == 0 && there)
             return fd;
         close(fd);
@@ -138,7 +142,6 @@ int region_lock_stamp(int lock_fd, bool is_private)
 {
     struct holder h = {
         .pid = getpid(), .start = process_start_time(getpid()), .pid_ns = own_pid_ns(), .is_private = is_private};
-    errno = 0;
     return holder_write(lock_fd, &h);
 }
 
@@ -167,17 +170,28 @@ static void each_name(int dir_fd, const char *sub, void (*each)(void *arg, int a
     closedir(dir);
 }
 
-static void remove_one(void *arg, int at, const char *name)
+static void remove_pins(void *arg, int at, const char *name)
 {
     (void)arg;
-    unlinkat(at, name, 0);
+    int fd = openat(at, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+    if (fd >= 0 && region_is_pins(name, fd))
+        unlinkat(at, name, 0);
+    if (fd >= 0)
+        close(fd);
+}
+
+static void remove_plain(int dir_fd, const char *name)
+{
+    struct stat st;
+    if (fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode))
+        unlinkat(dir_fd, name, 0);
 }
 
 void region_remove_files(int dir_fd, bool lock_too)
 {
     static const char *const files[] = {"pool-0", "slots", "lookup", "tails", "index/data.mdb", "index/lock.mdb"};
     for (unsigned i = 0; i < sizeof files / sizeof *files; i++)
-        unlinkat(dir_fd, files[i], 0);
+        remove_plain(dir_fd, files[i]);
     unlinkat(dir_fd, "index", AT_REMOVEDIR);
     unlinkat(dir_fd, "clients", AT_REMOVEDIR);
     if (lock_too)
@@ -186,7 +200,7 @@ void region_remove_files(int dir_fd, bool lock_too)
 
 void region_remove_clients(int dir_fd)
 {
-    each_name(dir_fd, "clients", remove_one, NULL);
+    each_name(dir_fd, "clients", remove_pins, NULL);
 }
 
 static void look_for_client(void *arg, int at, const char *name)

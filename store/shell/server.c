@@ -119,11 +119,12 @@ static void housekeeping_due(uv_timer_t *timer)
     char why[sizeof(s->unlinked)] = "";
     int error = region_linked(&s->region, why, sizeof(why));
     if (error && strcmp(why, s->unlinked) != 0)
-        log_event(LOG_ERROR, "%s", why);
+        log_often(LOG_ERROR, "%s", why);
     memcpy(s->unlinked, why, sizeof(why));
     if (!error)
         s->unlinked[0] = 0;
     listener_tend(s->listener);
+    log_sums(server_clock(s));
     server_look_soon(s); /* a node that is never idle looks too */
 }
 
@@ -489,6 +490,7 @@ void server_destroy(struct server *s)
     scanner_destroy(&s->scanner);
     close_loop(s);
     region_close(&s->region, s->stopped && !s->commit_error);
+    log_sums(INT64_MAX);
     pthread_mutex_destroy(&s->connect_lock);
     free(s->later);
     free(s);

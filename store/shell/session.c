@@ -392,6 +392,6 @@ void session_refuse(struct session *c, bool refuse)
     if (c->pins.map)
         atomic_store(&c->pins.map->refuse, word);
     else if (pwrite(c->pins.fd, &word, sizeof(word), offsetof(struct pins_file, refuse)) < 0)
-        log_event(LOG_WARNING, "pin file of session %llu can't be written: %s", (unsigned long long)c->id,
+        log_often(LOG_WARNING, "pin file of session %llu can't be written: %s", (unsigned long long)c->id,
                   strerror(errno));
 }

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #define PATH_SIZE 1024
+#define SLACK (2u << 20) /* for what is allocated while this is not looked at: batches, messages, page tables */
 
 static bool read_number(const char *path, uint64_t *out)
 {
@@ -195,8 +196,8 @@ static int check_memory(const struct space_need *n, char *why, size_t why_size)
         return 0;
     uint64_t left;
     char need[AMOUNT_SIZE], there[AMOUNT_SIZE], where[PATH_SIZE];
-    amount(n->bytes, need);
-    if (space_cgroup(n->root, &left, where, sizeof where) && left < n->bytes) {
+    if (space_cgroup(n->root, &left, where, sizeof where) && left < n->bytes + n->own_bytes) {
+        amount(n->bytes + n->own_bytes, need);
         amount(left, there);
         snprintf(why, why_size,
                  "the region needs %s, the cgroup leaves %s ('%s'): raise its limit, or make the pool smaller "
@@ -205,6 +206,7 @@ static int check_memory(const struct space_need *n, char *why, size_t why_size)
         return -ENOMEM;
     }
     if (space_memory(n->root, &left) && left < n->bytes) {
+        amount(n->bytes, need);
         amount(left, there);
         snprintf(why, why_size,
                  "the region needs %s, %s of memory are available ('/proc/meminfo'): make the pool smaller "
@@ -213,6 +215,16 @@ static int check_memory(const struct space_need *n, char *why, size_t why_size)
         return -ENOMEM;
     }
     return 0;
+}
+
+bool space_fits(int dir_fd, uint64_t bytes, char *why, size_t why_size)
+{
+    char there[AMOUNT_SIZE], where[PATH_SIZE];
+    uint64_t left;
+    if (!space_in_memory(dir_fd) || !space_cgroup("", &left, where, sizeof where) || left >= bytes + SLACK)
+        return true;
+    snprintf(why, why_size, "the cgroup leaves %s ('%s'): raise its limit", amount(left, there), where);
+    return false;
 }
 
 static int check_memlock(const struct space_need *n, char *why, size_t why_size)

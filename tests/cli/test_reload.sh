@@ -58,12 +58,12 @@ json "d['pool']['sealed_bytes'] <= 8 << 20 and d['counters']['evicted'] > 0"
 for wrong in "mr-size = 64MiB" "max-objects = 17" "high = 200%" "nonsense = 1" "low = 12MiB" "class = 12KiB"; do
     write_config "log-format = json" "high = 9MiB" "low = 4MiB" "$wrong"
     hangup
-    check "$wrong: refused" grep -q 'not reloaded, nothing has changed: .' <(tail -n 1 "$node_dir/log")
+    check "$wrong: refused" grep -q 'not reloaded, nothing has changed: .' <(grep 'configuration ' "$node_dir/log" | tail -n 1)
     setting high "['bytes'] == 8 << 20"
 done
 rm "$config"
 hangup
-check "a file that is gone" grep -q 'not reloaded' <(tail -n 1 "$node_dir/log")
+check "a file that is gone" grep -q 'not reloaded' <(grep 'configuration ' "$node_dir/log" | tail -n 1)
 setting high "['bytes'] == 8 << 20"
 write_config "log-format = text" "[namespace later]" "replaceable = yes"
 hangup
@@ -71,7 +71,7 @@ check "a namespace" grep -q 'namespaces can.t change' "$node_dir/log"
 write_config
 hangup
 setting high "['bytes'] == (16 << 20) * 95 // 100"
-check "text again" grep -qE '^[0-9TZ:.-]+ info configuration reloaded' <(tail -n 1 "$node_dir/log")
+check "text again" grep -qE '^[0-9TZ:.-]+ info configuration reloaded' <(grep 'configuration ' "$node_dir/log" | tail -n 1)
 run 0 berth get m12
 check "the store goes on" cmp "$scratch/one" "$scratch/out"
 stop_berthd

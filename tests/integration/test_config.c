@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -117,9 +118,36 @@ static void test_mutated_files(void **state)
     unlink(path);
 }
 
+/* Files whose end never comes, or is far: each is refused, with a sentence, at once. */
+static void test_no_configuration(void **state)
+{
+    (void)state;
+    static const char *const endless[] = {"/dev/zero", "/dev/random", "/proc", "/dev/full"};
+    for (unsigned i = 0; i < sizeof endless / sizeof *endless; i++) {
+        snprintf(path, sizeof path, "%s", endless[i]);
+        assert_int_equal(print_config(), 2);
+    }
+    snprintf(path, sizeof path, "/dev/null");
+    assert_int_equal(print_config(), 0);
+    snprintf(path, sizeof path, "/tmp/berth-config-%d.fifo", (int)getpid());
+    assert_int_equal(mkfifo(path, 0600), 0);
+    assert_int_equal(print_config(), 2); /* nobody writes it: opening it would wait */
+    unlink(path);
+    snprintf(path, sizeof path, "/tmp/berth-config-%d.large", (int)getpid());
+    static char text[(1u << 20) + 1];
+    memset(text, '\n', sizeof text);
+    write_file(text, sizeof text - 1);
+    assert_int_equal(print_config(), 0);
+    write_file(text, sizeof text);
+    assert_int_equal(print_config(), 2);
+    assert_int_equal(truncate(path, (off_t)1 << 40), 0);
+    assert_int_equal(print_config(), 2);
+    unlink(path);
+}
+
 int main(void)
 {
     draw_seed();
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_mutated_files)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_mutated_files), cmocka_unit_test(test_no_configuration)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,12 +3,14 @@
 
 #include <linux/magic.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -172,13 +174,62 @@ static void test_a_probe_is_no_refusal(void **state)
     daemon_end(&d);
 }
 
+/* A signal that ends a process by default does not end the node amid its work. */
+static void test_signals(void **state)
+{
+    (void)state;
+    static const int ignored[] = {SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGPROF, SIGIO,
+                                  SIGPWR,  SIGPIPE, SIGXFSZ, SIGSTKFLT, 34,      64};
+    daemon_start(&d, (const char *[]){"--pool", "4MiB", NULL});
+    struct berth *b = daemon_open(&d, "client");
+    put(b, "one");
+    for (unsigned i = 0; i < sizeof ignored / sizeof *ignored; i++)
+        assert_int_equal(kill(d.pid, ignored[i]), 0);
+    put(b, "two");
+    assert_true(has(b, "one") && has(b, "two"));
+    assert_int_equal(daemon_number(b, "node.attached"), 1); /* another call after all were delivered */
+    berth_close(b);
+    static const int stops[] = {SIGINT, SIGXCPU, SIGTERM};
+    for (unsigned i = 0; i < sizeof stops / sizeof *stops; i++) {
+        int status;
+        assert_int_equal(kill(d.pid, stops[i]), 0);
+        assert_int_equal(waitpid(d.pid, &status, 0), d.pid);
+        assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+        daemon_again(&d);
+        assert_true(said("the last node stopped cleanly"));
+    }
+    daemon_end(&d);
+}
+
+/* Clients that are refused again and again: the log has each kind at once, and then their number. */
+static void test_refusals_in_a_loop(void **state)
+{
+    (void)state;
+    struct berth *b;
+    daemon_start(&d, (const char *[]){"--pool", "4MiB", NULL});
+    char clients[128];
+    snprintf(clients, sizeof clients, "%s/clients", d.region); /* where no pin file can be made, none is served */
+    assert_int_equal(rmdir(clients), 0);
+    for (unsigned i = 0; i < 200; i++)
+        assert_true(berth_open(&b, d.node, NULL) != 0);
+    assert_int_equal(daemon_stop(&d), 0);
+    assert_true(daemon_says(&d, " stopped", 10000));
+    unsigned lines = 0;
+    for (const char *at = d.text; (at = strstr(at, "a client was refused")) != NULL; at++)
+        lines++;
+    assert_int_equal(lines, 2);
+    assert_true(said("199 more like this in 10 s: a client was refused"));
+    daemon_end(&d);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_class_without_effect),     cmocka_unit_test(test_a_region_on_disk),
         cmocka_unit_test(test_a_lookup_that_is_gone),      cmocka_unit_test(test_an_empty_start_is_a_warning),
         cmocka_unit_test(test_ended_sessions_are_details), cmocka_unit_test(test_a_start_that_fails),
-        cmocka_unit_test(test_a_probe_is_no_refusal),
+        cmocka_unit_test(test_a_probe_is_no_refusal),      cmocka_unit_test(test_signals),
+        cmocka_unit_test(test_refusals_in_a_loop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -44,6 +44,18 @@ static void clean_environment(void)
     }
 }
 
+static void enter_cgroup(const char *directory)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s/cgroup.procs", directory);
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    if (fd < 0 || write(fd, "0", 1) != 1) {
+        dprintf(2, "%s: %s\n", path, strerror(errno));
+        _exit(126);
+    }
+    close(fd);
+}
+
 static void run(const struct daemon *d, int log)
 {
     const char *bin = getenv("BERTH_BIN");
@@ -59,6 +71,9 @@ static void run(const struct daemon *d, int log)
     unsetenv("BERTH_SOURCE");
     dup2(log, 2);
     clean_environment();
+    if (d->cgroup) {
+        enter_cgroup(d->cgroup);
+    }
     execv(path, (char *const *)argv);
     dprintf(2, "%s: %s\n", path, strerror(errno));
     _exit(127);

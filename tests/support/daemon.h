@@ -14,6 +14,7 @@ struct daemon {
     char region[96];
     char socket[96];
     const char *extra[24]; /* flags, NULL-terminated */
+    const char *cgroup;    /* directory of one that it is started in; NULL: the test's own */
     int log;               /* its stderr */
     char text[1 << 16];    /* what was read of it */
     size_t text_size;

@@ -106,12 +106,130 @@ static void one_line(void **unused)
     assert_int_equal(capture(line, sizeof line, LOG_WARNING, "x"), 0);
 }
 
+/* ---- what comes often ---- */
+
+#define SPAN_NS (LOG_SPAN_S * INT64_C(1000000000))
+
+static int64_t mono_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
+}
+
+static int capture_pipe[2], capture_old;
+
+static void begin_capture(void)
+{
+    capture_old = dup(STDERR_FILENO);
+    assert_int_equal(pipe2(capture_pipe, O_NONBLOCK), 0);
+    dup2(capture_pipe[1], STDERR_FILENO);
+}
+
+/* What was written since; how many lines. */
+static unsigned end_capture(char *out, size_t size)
+{
+    dup2(capture_old, STDERR_FILENO);
+    ssize_t n = read(capture_pipe[0], out, size - 1);
+    out[n < 0 ? 0 : n] = '\0';
+    close(capture_pipe[0]);
+    close(capture_pipe[1]);
+    close(capture_old);
+    unsigned lines = 0;
+    for (const char *at = out; (at = strchr(at, '\n')) != NULL; at++)
+        lines++;
+    return lines;
+}
+
+static void refused(int pid)
+{
+    log_often(LOG_WARNING, "a client was refused (pid %d)", pid);
+}
+
+static void repeats_are_summed(void **unused)
+{
+    (void)unused;
+    static char text[65536];
+    log_set_level(LOG_WARNING);
+    begin_capture();
+    for (int i = 0; i < 118; i++)
+        refused(7);
+    log_often(LOG_ERROR, "another kind"); /* is not late */
+    log_often(LOG_INFO, "not wanted");
+    assert_int_equal(end_capture(text, sizeof text), 2);
+    assert_non_null(strstr(text, " warning a client was refused (pid 7)\n"));
+    assert_non_null(strstr(text, " error another kind\n"));
+    begin_capture();
+    log_sums(mono_now()); /* the span is not over */
+    assert_int_equal(end_capture(text, sizeof text), 0);
+    begin_capture();
+    log_sums(mono_now() + SPAN_NS);
+    assert_int_equal(end_capture(text, sizeof text), 1);
+    assert_non_null(strstr(text, " warning 117 more like this in 10 s: a client was refused (pid 7)\n"));
+    begin_capture();
+    log_sums(mono_now() + 2 * SPAN_NS); /* once */
+    refused(7);
+    assert_int_equal(end_capture(text, sizeof text), 1); /* a new span: at once again */
+    log_sums(INT64_MAX);
+}
+
+static void distinct_sentences_are_distinct(void **unused)
+{
+    (void)unused;
+    static char text[65536];
+    begin_capture();
+    for (int round = 0; round < 3; round++)
+        for (int i = 0; i < 100; i++)
+            refused(i);
+    assert_int_equal(end_capture(text, sizeof text), LOG_DISTINCT);
+    assert_non_null(strstr(text, "(pid 0)\n"));
+    assert_non_null(strstr(text, "(pid 15)\n"));
+    begin_capture();
+    log_sums(INT64_MAX);
+    assert_int_equal(end_capture(text, sizeof text), 1);
+    assert_non_null(strstr(text, "284 more like this in 10 s: a client was refused (pid 99)\n"));
+}
+
+static void debug_is_whole(void **unused)
+{
+    (void)unused;
+    static char text[65536];
+    log_set_level(LOG_DEBUG);
+    begin_capture();
+    for (int i = 0; i < 100; i++)
+        log_often(LOG_DEBUG, "a detail");
+    assert_int_equal(end_capture(text, sizeof text), 100);
+    log_set_level(LOG_WARNING);
+}
+
+static void more_kinds_than_places(void **unused)
+{
+    (void)unused;
+    static char text[65536];
+    static const char formats[LOG_KINDS + 8][4]; /* each another format; empty sentences */
+    begin_capture();
+    for (unsigned i = 0; i < LOG_KINDS + 8; i++) {
+        const char *format = formats[i];
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-security"
+        log_often(LOG_WARNING, format);
+#pragma GCC diagnostic pop
+    }
+    assert_int_equal(end_capture(text, sizeof text), LOG_KINDS + 8); /* none is lost */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(escapes),   cmocka_unit_test(cut_before_what_does_not_fit),
-        cmocka_unit_test(unescapes), cmocka_unit_test(there_and_back),
+        cmocka_unit_test(escapes),
+        cmocka_unit_test(cut_before_what_does_not_fit),
+        cmocka_unit_test(unescapes),
+        cmocka_unit_test(there_and_back),
         cmocka_unit_test(one_line),
+        cmocka_unit_test(repeats_are_summed),
+        cmocka_unit_test(distinct_sentences_are_distinct),
+        cmocka_unit_test(debug_is_whole),
+        cmocka_unit_test(more_kinds_than_places),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -122,6 +122,14 @@ static void refusals(void **unused)
     file("/sys/fs/cgroup/a/memory.current", "0\n");
     assert_int_equal(space_check(&need, why, sizeof why), -ENOMEM);
     assert_non_null(strstr(why, "needs 3.0 MiB, the cgroup leaves 1.0 MiB ('/sys/fs/cgroup/a/memory.max')"));
+    file("/proc/meminfo", "MemTotal: 9999 kB\nMemAvailable: 3100 kB\n");
+    file("/sys/fs/cgroup/a/memory.max", "4194304\n");
+    assert_int_equal(space_check(&need, why, sizeof why), 0);
+    need.own_bytes = 2u << 20; /* counts against the cgroup only */
+    assert_int_equal(space_check(&need, why, sizeof why), -ENOMEM);
+    assert_non_null(strstr(why, "needs 5.0 MiB, the cgroup leaves 4.0 MiB ('/sys/fs/cgroup/a/memory.max')"));
+    file("/sys/fs/cgroup/a/memory.max", "5242880\n");
+    assert_int_equal(space_check(&need, why, sizeof why), 0);
     need.bytes = UINT64_C(1) << 50;
     assert_int_equal(space_check(&need, why, sizeof why), -ENOSPC);
     assert_non_null(strstr(why, "needs 1048576.00 GiB, "));
