@@ -10,7 +10,10 @@
  * are bytes. Unknown flags are refused with -EINVAL, those reserved for later versions with -EOPNOTSUPP. Option
  * structures begin with their size, set it to sizeof. A handle serves many threads; any thread may release any view.
  * After fork the child's copy of a handle answers BERTH_EFORKED: open another. After a node came back with another
- * pool, every call on the handle but berth_close answers BERTH_ERESTART.
+ * pool, or with another lookup, every call on the handle but berth_close and berth_release answers BERTH_ERESTART. A
+ * call that asks the node learns of it at once. One that reads what is mapped looks for it ten times a second at most,
+ * and so learns within a second after the new node serves; but of gets that find their key, and nothing else, a thread
+ * may do 16 more first. Until the node is back what is mapped goes on.
  *
  * Arguments that are the same everywhere: b is an open handle, q an open queue, n the number of elements of the arrays.
  */
@@ -202,7 +205,8 @@ BERTH_API int berth_seal(struct berth *b, struct berth_draft *d, size_t n);
  * when the node answers again). */
 BERTH_API int berth_abort(struct berth *b, struct berth_draft *d, size_t n);
 
-/* Pins an object and shows it in place. No system call unless the lookup table is incomplete for this key. flags:
+/* Pins an object and shows it in place. No system call unless the lookup table is incomplete for this key, but for the
+ * look at the node's socket that is due ten times a second at most (BERTH_ERESTART, see above). flags:
  * BERTH_VERIFY, BERTH_NO_TOUCH, BERTH_LOCAL. deadline bounds the rare question to the node; BERTH_FOREVER: the handle's
  * time-out. Errors: -ENOENT, BERTH_ELINEAGE, BERTH_EPINS, BERTH_EQUOTA, BERTH_ECORRUPT (VERIFY), BERTH_EFORKED,
  * -EINVAL. */

@@ -32,7 +32,7 @@ static int check_opts(const struct berth_put_opts *o)
     return 0;
 }
 
-int build_check_put(const struct berth *b, const struct berth_key *key, size_t size, const struct berth_put_opts *opts)
+int build_check_put(struct berth *b, const struct berth_key *key, size_t size, const struct berth_put_opts *opts)
 {
     int rc = client_check_key(b, key);
     rc = rc ? rc : check_opts(opts);

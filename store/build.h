@@ -5,7 +5,7 @@
 #include "store/client.h"
 
 /* 0, or the error recorded. size: of the object. */
-int build_check_put(const struct berth *b, const struct berth_key *key, size_t size, const struct berth_put_opts *opts);
+int build_check_put(struct berth *b, const struct berth_key *key, size_t size, const struct berth_put_opts *opts);
 int build_check_drafts(const struct berth *b, const struct berth_draft *d, size_t n);
 int build_check_label(const char *label);
 

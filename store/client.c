@@ -30,19 +30,42 @@ int64_t client_now(void)
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-int client_check(const struct berth *b)
+/* A clock that is one load, as fine as a tick. */
+static int64_t coarse_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+void client_look(struct berth *b)
+{
+    int64_t at = atomic_load_explicit(&b->look_at, memory_order_relaxed), now = coarse_now();
+    if (now < at || b->server || /* a node of this process ends with the handle */
+        !atomic_compare_exchange_strong_explicit(&b->look_at, &at, now + CLIENT_LOOK_NS, memory_order_relaxed,
+                                                 memory_order_relaxed)) {
+        return;
+    }
+    if (b->calls.state != CALLS_ENDED) {
+        int error = errno; /* no caller of a get expects another */
+        calls_poll(b, true);
+        errno = error;
+    }
+}
+
+int client_check(struct berth *b)
 {
     if (!b) {
         return berth_fail(-EINVAL, "no handle was given: open one first");
     }
-    int life = client_life(b);
-    if (life == LIFE_LIVE) {
+    if (client_lives(b)) {
         return 0;
     }
+    int life = client_life(b);
     return berth_fail_plain(life == LIFE_FORKED ? BERTH_EFORKED : BERTH_ERESTART);
 }
 
-int client_check_key(const struct berth *b, const struct berth_key *key)
+int client_check_key(struct berth *b, const struct berth_key *key)
 {
     int rc = client_check(b);
     if (rc) {
@@ -249,7 +272,7 @@ static int connect_path(struct berth *b, const char *path)
     if (n < 1 || n >= (int)sizeof b->path) {
         return berth_fail(-EINVAL, "a socket path of %d bytes: 1 to %zu are possible", n, sizeof b->path - 1);
     }
-    int fd = attach_connect(b->path);
+    int fd = attach_connect(b->path, 0);
     if (fd == -EMFILE || fd == -ENFILE) {
         return attach_fail_descriptors(fd);
     }
@@ -268,7 +291,7 @@ static int connect_default(struct berth *b)
     const char *denied = NULL;
     unsigned n = where_sockets(list);
     for (unsigned i = 0; i < n; i++) {
-        int fd = where_trusted(list[i]) ? attach_connect(list[i]) : -ENOENT;
+        int fd = where_trusted(list[i]) ? attach_connect(list[i], 0) : -ENOENT;
         if (fd >= 0) {
             memcpy(b->path, list[i], sizeof b->path);
             return fd;

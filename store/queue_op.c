@@ -7,7 +7,7 @@
 /* What an operation's arguments say is wrong with them. */
 static int check(const struct berth_queue *q, const struct berth_op *op)
 {
-    const struct berth *b = q->b;
+    struct berth *b = q->b;
     int rc = client_check(b);
     if (rc) {
         return rc;

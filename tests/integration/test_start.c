@@ -101,6 +101,115 @@ static void test_a_lookup_that_is_gone(void **state)
     daemon_end(&d);
 }
 
+/* ---- who never asks the node ---- */
+
+#define CALLS 6
+#define LEARNS_MS 5000 /* far above what berth.h says, for a machine that is busy */
+
+struct learner {
+    struct berth *b;
+    int call;
+};
+
+/* One call that what is mapped could answer for ever. */
+static long call_once(struct berth *b, int call)
+{
+    struct berth_key key = key_of("old");
+    struct berth_view v = {0};
+    uint8_t present;
+    char buffer[8];
+    long rc = call == 0   ? berth_get(b, key, &v, 0, BERTH_FOREVER)
+              : call == 1 ? berth_get_many(b, &key, 1, &v, 0, BERTH_FOREVER)
+              : call == 2 ? berth_prefix(b, &key, 1, &v, 0, BERTH_FOREVER)
+              : call == 3 ? berth_exists(b, &key, 1, &present, 0)
+              : call == 4 ? berth_get_into(b, key, buffer, sizeof buffer, 0, BERTH_FOREVER)
+                          : berth_put(b, key, "old", 3, NULL);
+    if (rc >= 0 && v.data) {
+        berth_release(b, &v, 1);
+    }
+    return rc;
+}
+
+static bool has_learned(void *arg)
+{
+    const struct learner *l = arg;
+    return call_once(l->b, l->call) == BERTH_ERESTART;
+}
+
+static void open_learners(struct learner *l)
+{
+    for (int i = 0; i < CALLS; i++) {
+        struct berth_open_opts o = {.size = sizeof o, .flags = i < CALLS - 1 ? BERTH_OPEN_READER : 0};
+        l[i].call = i;
+        assert_int_equal(berth_open(&l[i].b, d.node, &o), 0);
+    }
+}
+
+static void learn(struct learner *l)
+{
+    for (int i = 0; i < CALLS; i++) {
+        if (!eventually(has_learned, &l[i], LEARNS_MS)) {
+            fail_msg("call %d never heard that its node was replaced", i);
+        }
+        assert_int_equal(call_once(l[i].b, (i + 1) % (CALLS - 1)), BERTH_ERESTART); /* and so does every other */
+        berth_close(l[i].b);
+    }
+}
+
+static void test_who_only_reads_learns_of_another_node(void **state)
+{
+    (void)state;
+    struct learner l[CALLS];
+    daemon_start(&d, (const char *[]){"--pool", "4MiB", NULL});
+    for (int round = 0; round < 4; round++) { /* another pool or another lookup, after a stop or a kill */
+        char command[160];
+        struct berth *b = daemon_open(&d, "puts");
+        berth_put(b, key_of("old"), "old", 3, NULL);
+        open_learners(l);
+        round & 1 ? daemon_kill(&d) : (void)daemon_stop(&d);
+        for (int i = 0; i < CALLS; i++) { /* what is mapped goes on meanwhile */
+            assert_true(call_once(l[i].b, l[i].call) >= 0);
+        }
+        snprintf(command, sizeof command, "rm -rf %s%s", d.region, round & 2 ? "/lookup" : "");
+        assert_int_equal(system(command), 0);
+        daemon_again(&d);
+        learn(l);
+        berth_close(b);
+    }
+    daemon_end(&d);
+}
+
+/* The same node again is none of this: they go on, and attach again by themselves. */
+static bool all_attached(void *arg)
+{
+    struct learner *l = arg;
+    for (int i = 0; i < CALLS; i++) {
+        assert_true(call_once(l[i].b, l[i].call) >= 0);
+    }
+    struct berth *b = daemon_open(&d, "looks");
+    double n = daemon_number(b, "node.attached");
+    berth_close(b);
+    return n == CALLS + 1;
+}
+
+static void test_who_only_reads_goes_on_with_the_same_node(void **state)
+{
+    (void)state;
+    struct learner l[CALLS];
+    daemon_start(&d, (const char *[]){"--pool", "4MiB", NULL});
+    struct berth *b = daemon_open(&d, "puts");
+    put(b, "old");
+    berth_close(b);
+    open_learners(l);
+    daemon_kill(&d);
+    daemon_again(&d);
+    assert_true(eventually(all_attached, l, LEARNS_MS));
+    for (int i = 0; i < CALLS; i++) {
+        berth_close(l[i].b);
+    }
+    daemon_end(&d);
+}
+
 static void test_an_empty_start_is_a_warning(void **state)
 {
     (void)state;
@@ -175,9 +284,14 @@ static void test_a_probe_is_no_refusal(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_class_without_effect),     cmocka_unit_test(test_a_region_on_disk),
-        cmocka_unit_test(test_a_lookup_that_is_gone),      cmocka_unit_test(test_an_empty_start_is_a_warning),
-        cmocka_unit_test(test_ended_sessions_are_details), cmocka_unit_test(test_a_start_that_fails),
+        cmocka_unit_test(test_a_class_without_effect),
+        cmocka_unit_test(test_a_region_on_disk),
+        cmocka_unit_test(test_a_lookup_that_is_gone),
+        cmocka_unit_test(test_who_only_reads_learns_of_another_node),
+        cmocka_unit_test(test_who_only_reads_goes_on_with_the_same_node),
+        cmocka_unit_test(test_an_empty_start_is_a_warning),
+        cmocka_unit_test(test_ended_sessions_are_details),
+        cmocka_unit_test(test_a_start_that_fails),
         cmocka_unit_test(test_a_probe_is_no_refusal),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
