@@ -124,7 +124,14 @@ static void fail_quota(const uint64_t figure[4])
         bytes_text(t[0], figure[0]), bytes_text(t[1], figure[1]), bytes_text(t[2], figure[2]));
 }
 
-int client_fail_reply(const struct call_result *r)
+int client_fail_readonly(const struct berth *b)
+{
+    return b->flags & BERTH_OPEN_READER
+               ? berth_fail(BERTH_EREADONLY, "the handle was opened as a reader: open one without BERTH_OPEN_READER")
+               : berth_fail_plain(BERTH_EREADONLY);
+}
+
+int client_fail_reply(const struct berth *b, const struct call_result *r)
 {
     uint64_t figure[4] = {r->reply.counter, r->reply.region, r->reply.figure[0], r->reply.figure[1]};
     if (r->status == BERTH_EFULL || (r->status == -ETIMEDOUT && figure[0])) {
@@ -135,6 +142,10 @@ int client_fail_reply(const struct call_result *r)
         return berth_fail(-ENOENT, "the key has no hold of this label: see its holds with stat");
     } else if (r->status == -EINVAL && r->reply.head.op == MSG_SEAL) {
         return berth_fail(-EINVAL, "two drafts of the group have the same key, or are the same draft");
+    } else if (r->status == -EINVAL && (r->reply.head.op == MSG_PUT || r->reply.head.op == MSG_CREATE)) {
+        return berth_fail(-EINVAL, "the node has no namespace with the key's id: take the id from berth_namespace");
+    } else if (r->status == BERTH_EREADONLY) {
+        return client_fail_readonly(b);
     } else {
         return berth_fail_plain(r->status);
     }

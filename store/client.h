@@ -97,7 +97,9 @@ int client_check_key(struct berth *b, const struct berth_key *key);
 int64_t client_now(void); /* CLOCK_MONOTONIC ns */
 
 /* Records what a reply says and returns its status. */
-int client_fail_reply(const struct call_result *r);
+int client_fail_reply(const struct berth *b, const struct call_result *r);
+/* Records why this handle may not write: it was opened as a reader, or the node is another user's. */
+int client_fail_readonly(const struct berth *b);
 
 /* Whether a put on an existing key of this namespace keeps it, as far as is known. */
 bool client_keeps(const struct berth *b, uint32_t ns);
