@@ -17,7 +17,6 @@
 #include <unistd.h>
 
 #define HEADERS_STEP 4096u  /* 512 KiB */
-#define HEADERS_LEAST 4096u /* a slab of 4 KiB slots takes 512 in one piece */
 #define TAILS_STEP 4096u    /* 256 KiB */
 #define CELLS_A_KEY ((KEY_MAX - KEY_HEAD + TAIL_CELL - 1) / TAIL_CELL)
 
@@ -42,8 +41,7 @@ static uint32_t cells_for(uint64_t headers)
 
 void region_shape(struct region_shape *out, const struct settings *s)
 {
-    uint64_t headers = s->max_objects < HEADERS_LEAST ? HEADERS_LEAST : round_up(s->max_objects, UNIT_PAGES);
-    headers = headers < SLOT_NONE ? headers : SLOT_NONE - 1;
+    uint64_t headers = s->max_objects; /* rounded by settings_finish */
     *out = (struct region_shape){
         .pool_bytes = s->pool,
         .mr_bytes = s->mr_size,
