@@ -180,24 +180,25 @@ BERTH_API int berth_namespace(struct berth *b, const char *name, uint32_t *ns);
 /* Puts an object whole: copies size bytes from data into the pool with their checksum, and seals. data may be NULL for
  * size 0. Where the key exists it is kept (BERTH_KEPT), unless its namespace is replaceable: then readers go over to
  * the new bytes at once and views of the old stay. Returns 0 or BERTH_KEPT.
- * Errors: -EINVAL (an argument, or the key's namespace id is none of this node), -E2BIG (larger than any object can be; the sentence says the limit), BERTH_EFULL (figures: asked,
- * free, largest, pinned), BERTH_EQUOTA (figures: asked, quota, had), BERTH_EINDEXFULL, BERTH_EREADONLY, BERTH_EHASH,
- * BERTH_ENODE, -ETIMEDOUT (deadline). */
+ * Errors: -EINVAL (an argument, or the key's namespace id is none of this node), -E2BIG (larger than any object can
+ * be; the sentence says the limit), BERTH_EFULL (figures: asked, free, largest, pinned), BERTH_EQUOTA (figures: asked,
+ * quota, had), BERTH_EINDEXFULL, BERTH_EREADONLY, BERTH_EHASH, BERTH_ENODE, -ETIMEDOUT (deadline). */
 BERTH_API int berth_put(struct berth *b, struct berth_key key, const void *data, size_t size,
                         const struct berth_put_opts *opts);
 
 /* Reserves a slot under a key for the caller to fill. Nobody sees the key before berth_seal. Returns 0, or BERTH_KEPT
  * where the key exists in a namespace that is not replaceable: then there is no draft, d->data is NULL, and seal and
- * abort pass d over, so that a group can be sealed as it was created. Two creators of one key do not disturb each other; the first to seal wins. d is the caller's storage. Errors as
- * berth_put. */
+ * abort pass d over, so that a group can be sealed as it was created. Two creators of one key do not disturb each
+ * other; the first to seal wins. d is the caller's storage. Errors as berth_put. */
 BERTH_API int berth_create(struct berth *b, struct berth_key key, size_t size, const struct berth_put_opts *opts,
                            struct berth_draft *d);
 
 /* Seals n drafts, 1 to BERTH_GROUP_MAX: readers see all of them from one moment on, or none if it fails. Members whose
  * key exists by then are kept (d[i].status), the others become visible together. A member that create has kept is no
- * draft: it is passed over. Returns how many were kept, those included. d[i].data says whether a draft is still there:
- * it is NULL after success and after an error of the node. It stays, and the draft may be sealed again or aborted, after
- * BERTH_ENODE, -ETIMEDOUT, BERTH_EINDEXFULL and -ENOMEM, and where the arguments were wrong: then no draft was touched.
+ * draft: it is passed over. Returns how many were kept, those included. d[i].data says whether a draft is still there.
+ * It is NULL after success and after an error of the node. It stays, and the draft may be sealed again or aborted,
+ * after BERTH_ENODE, -ETIMEDOUT, BERTH_EINDEXFULL and -ENOMEM, and where the arguments were wrong: then no draft was
+ * touched.
  * Errors: -EINVAL (count, a key twice in a group, a draft without data that was not kept), BERTH_ESTALE,
  * BERTH_EINDEXFULL, BERTH_EHASH, BERTH_ENODE, BERTH_EUNKNOWN, -ETIMEDOUT, -ENOMEM. */
 BERTH_API int berth_seal(struct berth *b, struct berth_draft *d, size_t n);

@@ -109,9 +109,10 @@ static void fail_full(const struct call_result *r, const uint64_t figure[4])
     }
     berth_fail(
         r->status,
-        "%s: %s asked, %s free, %s in one piece, %s in use by readers; release views, drop holds, or enlarge the "
-        "pool",
-        r->status == BERTH_EFULL ? "the pool has no room" : "no room came before the deadline", t[0], t[1], t[2], t[3]);
+        "%s: %s asked, %s free, %s in one piece, %s in use by readers, %u objects held; release views, drop holds, or "
+        "enlarge the pool",
+        r->status == BERTH_EFULL ? "the pool has no room" : "no room came before the deadline", t[0], t[1], t[2], t[3],
+        r->reply.count);
 }
 
 static void fail_quota(const uint64_t figure[4])
@@ -134,7 +135,7 @@ int client_fail_readonly(const struct berth *b)
 int client_fail_reply(const struct berth *b, const struct call_result *r)
 {
     uint64_t figure[4] = {r->reply.counter, r->reply.region, r->reply.figure[0], r->reply.figure[1]};
-    if (r->status == BERTH_EFULL || (r->status == -ETIMEDOUT && figure[0])) {
+    if ((r->status == BERTH_EFULL || r->status == -ETIMEDOUT) && figure[0]) {
         fail_full(r, figure);
     } else if (r->status == BERTH_EQUOTA && figure[1]) {
         fail_quota(figure);

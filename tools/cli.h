@@ -157,7 +157,8 @@ struct berth_key cli_berth_key(const struct cli_key *key, uint32_t ns);
 json_t *cli_json(void);
 /* A string; bytes that are no UTF-8 are escaped. */
 json_t *cli_json_text(const char *text);
-/* {"code", "name", "sentence"}, and "figures" as berth_error() has them, where the last call left some of this error. */
+/* {"code", "name", "sentence"}, and "figures" as berth_error() has them, where the last call left some of this
+ * error. */
 json_t *cli_json_error(int error, const char *sentence);
 /* Prints a document as one line and gives it back. */
 void cli_json_print(json_t *document);

@@ -185,8 +185,8 @@ static const char *identity_differs(const struct lmdb_identity *found, const str
     return NULL;
 }
 
-/* Whether a region was there of which something is gone. The pool is made first, the index last; slots has its magic only
- * when a start was whole: a pool alone, and slots without it, are what an interrupted first start leaves. */
+/* Whether a region was there of which something is gone. The pool is made first, the index last; slots has its magic
+ * only when a start was whole: a pool alone, and slots without it, are what an interrupted first start leaves. */
 static bool region_was_there(const struct region *r, const struct slots_super *super)
 {
     static const char *const later[] = {"lookup", "tails", "index/data.mdb"};

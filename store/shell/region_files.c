@@ -16,8 +16,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define HEADERS_STEP 4096u  /* 512 KiB */
-#define TAILS_STEP 4096u    /* 256 KiB */
+#define HEADERS_STEP 4096u /* 512 KiB */
+#define TAILS_STEP 4096u   /* 256 KiB */
 #define CELLS_A_KEY ((KEY_MAX - KEY_HEAD + TAIL_CELL - 1) / TAIL_CELL)
 
 static uint64_t round_up(uint64_t n, uint64_t to)

@@ -171,8 +171,8 @@ int settings_namespace(struct settings *s, const char *name, const char *key, co
 
 /* ---- what depends on others ---- */
 
-/* As many headers as are made: a slab of 4 KiB slots takes UNIT_PAGES of them in one piece, and small regions are to have
- * some slabs of other sizes too. */
+/* As many headers as are made: a slab of 4 KiB slots takes UNIT_PAGES of them in one piece, and small regions are to
+ * have some slabs of other sizes too. */
 static void round_objects(struct settings *s)
 {
     uint64_t n = s->max_objects < SETTINGS_OBJECTS_LEAST ? SETTINGS_OBJECTS_LEAST : s->max_objects;

@@ -31,7 +31,8 @@ static bool said(const char *text)
 static void test_a_class_without_effect(void **state)
 {
     (void)state;
-    daemon_start(&d, (const char *[]){"--pool", "64MiB", "--class", "68KiB,300KiB,2MiB,8MiB,1900KiB,24KiB,27KiB,5000,100", NULL});
+    daemon_start(&d, (const char *[]){"--pool", "64MiB", "--class", "68KiB,300KiB,2MiB,8MiB,1900KiB", "--class",
+                                      "24KiB,27KiB,5000,100", NULL});
     assert_true(said(" warning class 2.0 MiB is not used: whole 2 MiB units cost no more of the pool"));
     assert_true(said(" warning class 8.0 MiB is not used: a slab of this pool has at most 4.0 MiB"));
     assert_true(said(" warning class 1.9 MiB is not used: "));

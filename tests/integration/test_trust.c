@@ -427,8 +427,18 @@ static void test_revoke_ends_who_pins(void **state)
     assert_int_equal(revoke_by_tool("none"), 3);
     assert_int_equal(berth_remove(b, key_of("b"), NULL), 0);
     assert_true(eventually(nothing_retired, b, 10000));
+    berth_close(second);
+    berth_close(b);
+    daemon_end(&d);
+}
 
-    /* An object that was removed or replaced is asked for, and its readers are ended, by its key still. */
+/* An object that was removed or replaced is asked for, and its readers are ended, by its key still. */
+static void test_removed_objects_have_their_key(void **state)
+{
+    (void)state;
+    struct child on_a[3], on_b;
+    daemon_start(&d, (const char *[]){"--pool", "8MiB", NULL});
+    struct berth *b = daemon_open(&d, "admin");
     for (int i = 0; i < 3; i++) {
         put(b, "a", SIZE);
         start_pinner(&on_a[i], "a");
@@ -451,7 +461,6 @@ static void test_revoke_ends_who_pins(void **state)
     assert_int_equal(berth_query(b, BERTH_PINS, &(struct berth_key){.data = "none", .size = 4}, &text), 0);
     assert_non_null(strstr(text, "\"found\": false"));
     free(text);
-    berth_close(second);
     berth_close(b);
     daemon_end(&d);
 }
@@ -467,6 +476,7 @@ int main(void)
         cmocka_unit_test(test_no_node_is_said_clearly),
         cmocka_unit_test(test_stray_writes_fault),
         cmocka_unit_test(test_revoke_ends_who_pins),
+        cmocka_unit_test(test_removed_objects_have_their_key),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
