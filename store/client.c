@@ -107,12 +107,18 @@ static void fail_full(const struct call_result *r, const uint64_t figure[4])
     for (unsigned i = 0; i < 4; i++) {
         bytes_text(t[i], figure[i]);
     }
-    berth_fail(
-        r->status,
-        "%s: %s asked, %s free, %s in one piece, %s in use by readers, %u objects held; release views, drop holds, or "
-        "enlarge the pool",
-        r->status == BERTH_EFULL ? "the pool has no room" : "no room came before the deadline", t[0], t[1], t[2], t[3],
-        r->reply.count);
+    const char *what = r->status == BERTH_EFULL ? "the pool has no room" : "no room came before the deadline";
+    if (figure[3]) {
+        berth_fail(r->status,
+                   "%s: %s asked, %s free, %s in one piece, %s in use by readers; release views, drop holds, or "
+                   "enlarge the pool",
+                   what, t[0], t[1], t[2], t[3]);
+    } else {
+        berth_fail(r->status,
+                   "%s: %s asked, %s free, %s in one piece, and no reader keeps it full: drop holds, seal or abort "
+                   "drafts (`berth status` counts both), or enlarge the pool",
+                   what, t[0], t[1], t[2]);
+    }
 }
 
 static void fail_quota(const uint64_t figure[4])

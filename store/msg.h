@@ -171,7 +171,7 @@ struct msg_query {
 struct msg_reply {
     struct msg_head head;
     int32_t status;   /* 0 or a positive count, or a negative error of berth.h */
-    uint32_t count;   /* items behind; where room was refused: objects that are held */
+    uint32_t count;   /* items behind */
     uint64_t counter; /* version; or figures[0] */
     uint64_t region;  /* version; or figures[1] */
     uint64_t figure[2];

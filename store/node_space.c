@@ -74,7 +74,7 @@ static void answer_create(struct node *n, struct session *s, const struct msg_he
     answered(n, m);
 }
 
-/* Bytes asked, free, largest free run, pinned, and how many objects holds keep: what a user needs to see why. */
+/* Bytes asked, free, largest free run, pinned: what a user needs to see why. */
 static void refuse_full(struct node *n, uint64_t session, const struct msg_head *m, uint32_t pages, int32_t status)
 {
     struct slabs_usage u;
@@ -86,7 +86,6 @@ static void refuse_full(struct node *n, uint64_t session, const struct msg_head 
         r->region = u.free_bytes;
         r->figure[0] = u.largest_bytes;
         r->figure[1] = n->pinned_seen + n->retired_bytes;
-        r->count = n->held < UINT32_MAX ? (uint32_t)n->held : UINT32_MAX;
     }
 }
 

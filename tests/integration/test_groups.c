@@ -67,7 +67,7 @@ static void held_pool_says_so(void **state)
     struct berth_error_info e;
     unsigned n;
     int rc = 0;
-    char want[32], name[16];
+    char name[16];
     for (n = 0; n < 80; n++) {
         snprintf(name, sizeof name, "h%u", n);
         rc = berth_put(embedded, key_of(name), data, sizeof data, NULL);
@@ -78,8 +78,7 @@ static void held_pool_says_so(void **state)
     }
     assert_int_equal(rc, BERTH_EFULL);
     berth_error(embedded, &e);
-    snprintf(want, sizeof want, " %u objects held", n);
-    assert_non_null(strstr(e.sentence, want));
+    assert_non_null(strstr(e.sentence, "no reader keeps it full: drop holds"));
     while (n-- > 0) {
         snprintf(name, sizeof name, "h%u", n);
         assert_int_equal(berth_drop(embedded, key_of(name), "mine"), 0);
