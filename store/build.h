@@ -5,7 +5,7 @@
 #include "store/client.h"
 
 /* 0, or the error recorded. size: of the object. */
-int build_check_put(const struct berth *b, const struct berth_key *key, size_t size, const struct berth_put_opts *opts);
+int build_check_put(struct berth *b, const struct berth_key *key, size_t size, const struct berth_put_opts *opts);
 int build_check_drafts(const struct berth *b, const struct berth_draft *d, size_t n);
 int build_check_label(const char *label);
 
@@ -19,6 +19,8 @@ struct call *build_grant(struct berth *b, uint32_t pages, size_t size, uint32_t 
 struct call *build_put(struct berth *b, const struct berth_key *key, size_t size, const struct berth_put_opts *opts,
                        const struct msg_token *token, uint64_t checksum);
 struct call *build_create(struct berth *b, const struct berth_key *key, size_t size, const struct berth_put_opts *opts);
+/* How many of them create has kept: these are no drafts, and seal passes them over. */
+size_t build_without_draft(const struct berth_draft *d, size_t n);
 /* Computes the checksums that the caller has not. */
 struct call *build_seal(struct berth *b, const struct berth_draft *d, size_t n);
 struct call *build_abort(const struct berth_draft *d, size_t n);
