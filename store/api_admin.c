@@ -5,11 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int finish(int rc, const struct call_result *r)
-{
-    return rc < 0 ? client_fail_reply(r) : rc;
-}
-
 /* Submits, or says that there was no memory to build it. */
 static int run(struct berth *b, struct call *c, call_take *take, void *arg)
 {
@@ -17,7 +12,8 @@ static int run(struct berth *b, struct call *c, call_take *take, void *arg)
     if (!c) {
         return berth_fail_plain(-ENOMEM);
     }
-    return finish(call_run(b, c, &r, take, arg), &r);
+    int rc = call_run(b, c, &r, take, arg);
+    return rc < 0 ? client_fail_reply(b, &r) : rc;
 }
 
 /* ---- namespaces ---- */

@@ -27,20 +27,19 @@ static int check_flags(unsigned flags, unsigned allowed)
 
 /* ---- one key ---- */
 
-static inline bool bad_get(const struct berth *b, const struct berth_key *key, const void *out, unsigned flags)
+static inline bool bad_get(struct berth *b, const struct berth_key *key, const void *out, unsigned flags)
 {
-    return !b || client_life(b) != LIFE_LIVE || !key->data || key->size - 1 >= BERTH_KEY_MAX || !out ||
-           (flags & ~GET_FLAGS);
+    return !b || !client_lives(b) || !key->data || key->size - 1 >= BERTH_KEY_MAX || !out || (flags & ~GET_FLAGS);
 }
 
-static int refuse_get(const struct berth *b, const struct berth_key *key, unsigned flags)
+static int refuse_get(struct berth *b, const struct berth_key *key, unsigned flags)
 {
     int rc = client_check_key(b, key);
     rc = rc ? rc : check_flags(flags, GET_FLAGS);
     return rc ? rc : berth_fail(-EINVAL, "no place for the result was given");
 }
 
-int read_check_get(const struct berth *b, const struct berth_key *key, const void *out, unsigned flags)
+int read_check_get(struct berth *b, const struct berth_key *key, const void *out, unsigned flags)
 {
     return bad_get(b, key, out, flags) ? refuse_get(b, key, flags) : 0;
 }
@@ -152,6 +151,7 @@ static __attribute__((noinline)) int end_turn(struct berth *b, struct client_thr
 {
     touch_flush(b, t);
     t->n = 0; /* of a handle that is muted too */
+    client_look(b);
     if (++t->turns % STAT_TURNS == 0) {
         t->fast = THREAD_NOBODY;
     }
@@ -219,7 +219,7 @@ void berth_release(struct berth *b, struct berth_view *v, size_t n)
 
 /* ---- many keys ---- */
 
-static int check_many(const struct berth *b, const struct berth_key *keys, size_t n, const void *out, unsigned flags,
+static int check_many(struct berth *b, const struct berth_key *keys, size_t n, const void *out, unsigned flags,
                       unsigned allowed)
 {
     int rc = client_check(b);

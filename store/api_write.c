@@ -32,7 +32,7 @@ static int ask_grant(struct berth *b, uint32_t pages, size_t size, uint32_t coun
     }
     int rc = call_run(b, c, &r, build_take_granted, &g);
     if (rc < 0) {
-        return client_fail_reply(&r);
+        return client_fail_reply(b, &r);
     }
     *out = g.token;
     return 0;
@@ -84,7 +84,7 @@ static int put_once(struct berth *b, const struct berth_key *key, const void *da
     pthread_mutex_unlock(&b->lock);
     struct call_result r;
     rc = call_run(b, c, &r, NULL, NULL);
-    return rc < 0 ? client_fail_reply(&r) : rc;
+    return rc < 0 ? client_fail_reply(b, &r) : rc;
 }
 
 int berth_put(struct berth *b, struct berth_key key, const void *data, size_t size, const struct berth_put_opts *opts)
@@ -121,13 +121,13 @@ static int create_once(struct berth *b, const struct berth_key *key, size_t size
         }
         int rc = call_run(b, c, &r, build_take_created, &created);
         if ((rc != BERTH_EFULL && rc != BERTH_EQUOTA) || again) {
-            return rc < 0 ? client_fail_reply(&r) : rc;
+            return rc < 0 ? client_fail_reply(b, &r) : rc;
         }
         pthread_mutex_lock(&b->lock);
         bool any = grant_return_all(b);
         pthread_mutex_unlock(&b->lock);
         if (!any) {
-            return client_fail_reply(&r);
+            return client_fail_reply(b, &r);
         }
     }
 }
@@ -165,6 +165,9 @@ int berth_seal(struct berth *b, struct berth_draft *d, size_t n)
     if (rc) {
         return rc;
     }
+    if (build_without_draft(d, n) == n) {
+        return (int)n;
+    }
     rc = build_sums(b, d, n);
     if (rc) {
         return berth_fail_plain(rc);
@@ -176,7 +179,7 @@ int berth_seal(struct berth *b, struct berth_draft *d, size_t n)
         return berth_fail_plain(-ENOMEM);
     }
     rc = call_run(b, c, &r, build_take_sealed, &sealed);
-    return rc < 0 ? client_fail_reply(&r) : rc;
+    return rc < 0 ? client_fail_reply(b, &r) : rc;
 }
 
 /* The slots are no longer this client's from here on: should the node restart before it answers, it frees what is not
@@ -195,7 +198,7 @@ static int abort_some(struct berth *b, struct berth_draft *d, size_t n)
         d[i].data = NULL;
     }
     int rc = call_run(b, c, &r, NULL, NULL);
-    return rc < 0 ? client_fail_reply(&r) : 0;
+    return rc < 0 ? client_fail_reply(b, &r) : 0;
 }
 
 int berth_abort(struct berth *b, struct berth_draft *d, size_t n)

@@ -30,7 +30,7 @@ static void close_fds(int *fds, unsigned n)
     }
 }
 
-int attach_connect(const char *path)
+int attach_connect(const char *path, int64_t limit_ns)
 {
     struct sockaddr_un to = {.sun_family = AF_UNIX};
     if (strlen(path) >= sizeof to.sun_path) {
@@ -41,6 +41,8 @@ int attach_connect(const char *path)
     if (fd < 0) {
         return -errno;
     }
+    struct timeval limit = {.tv_sec = limit_ns / 1000000000, .tv_usec = limit_ns / 1000 % 1000000};
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
     if (connect(fd, (struct sockaddr *)&to, sizeof to) != 0) {
         int error = errno;
         close(fd);
@@ -338,7 +340,7 @@ int attach_again(struct berth *b)
     if (calls_lost(b)) {
         return -EBADF;
     }
-    int socket = attach_connect(b->path);
+    int socket = attach_connect(b->path, AGAIN_NS);
     if (socket < 0) {
         return socket;
     }
@@ -354,7 +356,7 @@ int attach_again(struct berth *b)
     atomic_store_explicit(&b->muted, false, memory_order_relaxed);
     if (rc || w.status) {
         close(socket);
-        return rc ? rc : w.status == BERTH_ERESTART ? 0 : w.status;
+        return rc ? rc : w.status == BERTH_ERESTART || w.status == BERTH_EFORMAT ? 0 : w.status;
     }
     /* The files are the ones that are mapped, or the session does not go on. Its pin file stays mapped as it is: that
      * mapping keeps the lock by which the node knows that the session lives. */

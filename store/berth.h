@@ -2,7 +2,7 @@
  *
  * Berth keeps large immutable objects in a pinned pool that every process of the host maps. A reader pins an object and
  * reads it in place; a writer fills a slot in place and seals it. Nothing is copied that the caller does not copy, and
- * no slot is used again while a pin, a lease or a hold stands.
+ * no slot is used again while a pin or a hold stands.
  *
  * Conventions. A call returns 0 or a positive count, or a negative error: an errno value, or one of enum
  * berth_error_code beyond -4095; berth_error() has the name, the number, a sentence and figures. Output parameters are
@@ -10,7 +10,10 @@
  * are bytes. Unknown flags are refused with -EINVAL, those reserved for later versions with -EOPNOTSUPP. Option
  * structures begin with their size, set it to sizeof. A handle serves many threads; any thread may release any view.
  * After fork the child's copy of a handle answers BERTH_EFORKED: open another. After a node came back with another
- * pool, every call on the handle but berth_close answers BERTH_ERESTART.
+ * pool, or with another lookup, every call on the handle but berth_close and berth_release answers BERTH_ERESTART. A
+ * call that asks the node learns of it at once. One that reads what is mapped looks for it ten times a second at most,
+ * and so learns within a second after the new node serves; but of gets that find their key, and nothing else, a thread
+ * may do 16 more first. Until the node is back what is mapped goes on.
  *
  * Arguments that are the same everywhere: b is an open handle, q an open queue, n the number of elements of the arrays.
  */
@@ -197,40 +200,44 @@ BERTH_API int berth_open(struct berth **b, const char *node, const struct berth_
 BERTH_API void berth_close(struct berth *b);
 
 /* A namespace's id (*ns), registered at the node if it is new. name: 1 to 63 bytes of [a-zA-Z0-9._-]; "" is the
- * default, 0.
- * Errors: -EINVAL, BERTH_ENODE, BERTH_EINDEXFULL. */
+ * default, 0. An id is the region's: another node, or a new region, has its own.
+ * Errors: -EINVAL, BERTH_ENODE, BERTH_EINDEXFULL, BERTH_EREADONLY (a new name, by a reader). */
 BERTH_API int berth_namespace(struct berth *b, const char *name, uint32_t *ns);
 
 /* Puts an object whole: copies size bytes from data into the pool with their checksum, and seals. data may be NULL for
  * size 0. Where the key exists it is kept (BERTH_KEPT), unless its namespace is replaceable: then readers go over to
  * the new bytes at once and views of the old stay. Returns 0 or BERTH_KEPT.
- * Errors: -EINVAL, -E2BIG (larger than any object can be; the sentence says the limit), BERTH_EFULL (figures: asked,
- * free, largest, pinned), BERTH_EQUOTA (figures: asked, quota, had), BERTH_EINDEXFULL, BERTH_EREADONLY, BERTH_EHASH,
- * BERTH_ENODE, -ETIMEDOUT (deadline). */
+ * Errors: -EINVAL (an argument, or the key's namespace id is none of this node), -E2BIG (larger than any object can
+ * be; the sentence says the limit), BERTH_EFULL (figures: asked, free, largest, pinned), BERTH_EQUOTA (figures: asked,
+ * quota, had), BERTH_EINDEXFULL, BERTH_EREADONLY, BERTH_EHASH, BERTH_ENODE, -ETIMEDOUT (deadline). */
 BERTH_API int berth_put(struct berth *b, struct berth_key key, const void *data, size_t size,
                         const struct berth_put_opts *opts);
 
 /* Reserves a slot under a key for the caller to fill. Nobody sees the key before berth_seal. Returns 0, or BERTH_KEPT
- * where the key exists in a namespace that is not replaceable: then there is no draft, and d->data is NULL. Two
- * creators of one key do not disturb each other; the first to seal wins. d->status is BERTH_WRITING where another draft
- * of the key is open, of this client or another; opts->flags BERTH_JOIN waits for that one instead. d is the caller's
- * storage. Errors as berth_put; -ETIMEDOUT also while the other writes; -EAGAIN (too many wait). */
+ * where the key exists in a namespace that is not replaceable: then there is no draft, d->data is NULL, and seal and
+ * abort pass d over, so that a group can be sealed as it was created. Two creators of one key do not disturb each
+ * other; the first to seal wins. d->status is BERTH_WRITING where another draft of the key is open, of this client or
+ * another; opts->flags BERTH_JOIN waits for that one instead. d is the caller's storage. Errors as berth_put;
+ * -ETIMEDOUT also while the other writes; -EAGAIN (too many wait). */
 BERTH_API int berth_create(struct berth *b, struct berth_key key, size_t size, const struct berth_put_opts *opts,
                            struct berth_draft *d);
 
 /* Seals n drafts, 1 to BERTH_GROUP_MAX: readers see all of them from one moment on, or none if it fails. Members whose
- * key exists by then are kept (d[i].status), the others become visible together. Returns how many were kept. Afterwards
- * the drafts are gone, on error too, but for BERTH_ENODE, -ETIMEDOUT and BERTH_EINDEXFULL, after which they may be
- * sealed again. A draft with segments has its checksums sent ahead, in the order of the drafts.
- * Errors: -EINVAL (count, a key twice in a group), BERTH_ESTALE, BERTH_EINDEXFULL, BERTH_EHASH, BERTH_ENODE,
- * BERTH_EUNKNOWN, -ETIMEDOUT. */
+ * key exists by then are kept (d[i].status), the others become visible together. A member that create has kept is no
+ * draft: it is passed over. Returns how many were kept, those included. d[i].data says whether a draft is still there.
+ * It is NULL after success and after an error of the node. It stays, and the draft may be sealed again or aborted,
+ * after BERTH_ENODE, -ETIMEDOUT, BERTH_EINDEXFULL and -ENOMEM, and where the arguments were wrong: then no draft was
+ * touched. A draft with segments has its checksums sent ahead, in the order of the drafts.
+ * Errors: -EINVAL (count, a key twice in a group, a draft without data that was not kept), BERTH_ESTALE,
+ * BERTH_EINDEXFULL, BERTH_EHASH, BERTH_ENODE, BERTH_EUNKNOWN, -ETIMEDOUT, -ENOMEM. */
 BERTH_API int berth_seal(struct berth *b, struct berth_draft *d, size_t n);
 
 /* Gives n drafts back unsealed. A draft without data is passed over. Errors: -EINVAL, BERTH_ENODE (they are given back
  * when the node answers again). */
 BERTH_API int berth_abort(struct berth *b, struct berth_draft *d, size_t n);
 
-/* Pins an object and shows it in place. No system call unless the lookup table is incomplete for this key. flags:
+/* Pins an object and shows it in place. No system call unless the lookup table is incomplete for this key, but for the
+ * look at the node's socket that is due ten times a second at most (BERTH_ERESTART, see above). flags:
  * BERTH_VERIFY, BERTH_NO_TOUCH, BERTH_LOCAL, BERTH_WAIT. deadline bounds the rare question to the node; BERTH_FOREVER:
  * the handle's time-out. With BERTH_WAIT it bounds the wait, over restarts of the node too. Errors: -ENOENT,
  * BERTH_ELINEAGE, BERTH_EPINS, BERTH_EQUOTA, BERTH_ECORRUPT (VERIFY), BERTH_EFORKED, -EINVAL; with BERTH_WAIT also
@@ -335,21 +342,22 @@ BERTH_API long berth_list(struct berth *b, uint32_t ns, const void *prefix, size
                           struct berth_cursor *cursor, struct berth_entry *entries, size_t n);
 
 /* Removes a key; views of it stay valid. expected: remove only this version (BERTH_EVERSION otherwise), NULL: any.
- * Errors: -ENOENT, BERTH_EHELD, BERTH_EVERSION, BERTH_ENODE, BERTH_EUNKNOWN, -ETIMEDOUT. */
+ * Errors: -ENOENT, BERTH_EHELD, BERTH_EVERSION, BERTH_EREADONLY, BERTH_ENODE, BERTH_EUNKNOWN, -ETIMEDOUT. */
 BERTH_API int berth_remove(struct berth *b, struct berth_key key, const struct berth_version *expected);
 
 /* Holds a key under a label, 1 to 63 bytes: never evicted nor removed until dropped or ttl_ns (0: no end) of real time
  * has passed, also over restarts of the node. The same label again renews it. A hold stays with the key when it is
  * replaced.
- * Errors: -ENOENT, -EINVAL, BERTH_EHOLDS (16 a key), BERTH_EINDEXFULL, BERTH_ENODE, BERTH_EUNKNOWN, -ETIMEDOUT. */
+ * Errors: -ENOENT, -EINVAL, BERTH_EHOLDS (16 a key), BERTH_EINDEXFULL, BERTH_EREADONLY, BERTH_ENODE, BERTH_EUNKNOWN,
+ * -ETIMEDOUT. */
 BERTH_API int berth_hold(struct berth *b, struct berth_key key, const char *label, int64_t ttl_ns);
 
-/* Drops a hold. Errors: -ENOENT (no such key or label), BERTH_ENODE, BERTH_EUNKNOWN, -ETIMEDOUT. */
+/* Drops a hold. Errors: -ENOENT (no such key or label), BERTH_EREADONLY, BERTH_ENODE, BERTH_EUNKNOWN, -ETIMEDOUT. */
 BERTH_API int berth_drop(struct berth *b, struct berth_key key, const char *label);
 
 enum berth_question {
     BERTH_STATUS = 0, /* pool, index, sessions, settings, counters, phases */
-    BERTH_PINS = 1,   /* who pins and holds what; with a key: who pins that */
+    BERTH_PINS = 1,   /* who pins and holds what; with a key: who pins that, or pins it still */
     BERTH_CHECK = 2,  /* every difference between index, slots and lookup */
     BERTH_METRICS = 3 /* Prometheus text */
 };
@@ -358,9 +366,9 @@ enum berth_question {
  * Errors: -EINVAL, BERTH_ENODE, -ETIMEDOUT, -ENOMEM. */
 BERTH_API int berth_query(struct berth *b, enum berth_question what, const struct berth_key *key, char **text);
 
-/* Ends the processes that pin a key, by SIGKILL through their pidfds, and nothing else: a pin can't be taken from a
- * living reader. Returns how many were signalled. The caller's own process is passed over. Errors: -ENOENT,
- * BERTH_ENODE. */
+/* Ends the processes that pin a key's object, or one that was removed or replaced and waits for them, by SIGKILL
+ * through their pidfds, and nothing else: a pin can't be taken from a living reader. Returns how many were signalled.
+ * The caller's own process is passed over. Errors: -ENOENT, BERTH_EREADONLY, BERTH_ENODE. */
 BERTH_API int berth_revoke(struct berth *b, struct berth_key key);
 
 /* ---- asynchronous ---- */

@@ -43,7 +43,7 @@ static int check_opts(const struct berth_put_opts *o, size_t size, uint32_t flag
     return size > OBJECT_MAX ? 0 : check_segment(o->segment, size); /* what is too large is refused as that */
 }
 
-int build_check_put(const struct berth *b, const struct berth_key *key, size_t size, const struct berth_put_opts *opts,
+int build_check_put(struct berth *b, const struct berth_key *key, size_t size, const struct berth_put_opts *opts,
                     uint32_t flags)
 {
     int rc = client_check_key(b, key);
@@ -52,10 +52,7 @@ int build_check_put(const struct berth *b, const struct berth_key *key, size_t s
         return rc;
     }
     if (!b->writable) {
-        return b->flags & BERTH_OPEN_READER
-                   ? berth_fail(BERTH_EREADONLY,
-                                "the handle was opened as a reader: open one without BERTH_OPEN_READER")
-                   : berth_fail_plain(BERTH_EREADONLY);
+        return client_fail_readonly(b);
     }
     if (size > b->object_max) {
         uint64_t figure[4] = {b->object_max};
@@ -73,6 +70,9 @@ int build_check_drafts(const struct berth *b, const struct berth_draft *d, size_
         return berth_fail(-EINVAL, "%zu drafts in one call: 1 to %u are possible", n, BERTH_GROUP_MAX);
     }
     for (size_t i = 0; i < n; i++) {
+        if (!d[i].data && d[i].status == BERTH_KEPT) {
+            continue; /* create has kept its key: no draft */
+        }
         if (!d[i].data || (d[i].flags & ~BERTH_HAS_CHECKSUM)) {
             return berth_fail(-EINVAL, "draft %zu has no data, or a flag that is not known", i);
         }
@@ -214,6 +214,9 @@ int build_sums(struct berth *b, struct berth_draft *d, size_t n)
     /* The caller may have filled its slots with stores past the cache (PROTOCOLS rule 15). */
     _mm_sfence();
     for (size_t i = 0; i < n; i++) {
+        if (!d[i].data) {
+            continue;
+        }
         d[i].checksum = d[i].segment ? berth_checksum(NULL, 0) : d[i].checksum;
         int rc = d[i].segment && d[i].size ? send_sums(b, &d[i]) : 0;
         if (rc) {
@@ -221,6 +224,15 @@ int build_sums(struct berth *b, struct berth_draft *d, size_t n)
         }
     }
     return 0;
+}
+
+size_t build_without_draft(const struct berth_draft *d, size_t n)
+{
+    size_t without = 0;
+    for (size_t i = 0; i < n; i++) {
+        without += !d[i].data;
+    }
+    return without;
 }
 
 struct call *build_seal(struct berth *b, const struct berth_draft *d, size_t n)
@@ -231,15 +243,18 @@ struct call *build_seal(struct berth *b, const struct berth_draft *d, size_t n)
     }
     struct msg_seal *m = (struct msg_seal *)c->message;
     struct msg_member *member = (struct msg_member *)(m + 1);
-    m->count = (uint32_t)n;
     /* The caller may have filled its slots with stores past the cache (PROTOCOLS rule 15). */
     _mm_sfence();
     for (size_t i = 0; i < n; i++) {
-        member[i].token = draft_token(&d[i]);
-        member[i].checksum = d[i].flags & BERTH_HAS_CHECKSUM || d[i].segment
-                                 ? d[i].checksum
-                                 : berth_checksum(b->pool + (uint64_t)d[i].page * PAGE_BYTES, d[i].size);
+        if (d[i].data) {
+            struct msg_member *to = &member[m->count++];
+            to->token = draft_token(&d[i]);
+            to->checksum = d[i].flags & BERTH_HAS_CHECKSUM || d[i].segment
+                               ? d[i].checksum
+                               : berth_checksum(b->pool + (uint64_t)d[i].page * PAGE_BYTES, d[i].size);
+        }
     }
+    m->head.bytes = (uint32_t)(sizeof *m + m->count * sizeof *member);
     return c;
 }
 
@@ -352,18 +367,23 @@ int build_take_sealed(struct berth *b, void *arg, int status, const struct msg_r
     if (status < 0 && keeps_drafts(status)) {
         return status;
     }
+    size_t without = build_without_draft(s->drafts, s->n), k = 0; /* k counts those that the node was asked for */
     const uint8_t *kept = (const uint8_t *)(r + 1);
-    bool bits = r && bytes >= sizeof *r + (s->n + 7) / 8;
+    bool bits = r && bytes >= sizeof *r + (s->n - without + 7) / 8;
     for (size_t i = 0; i < s->n; i++) {
         struct berth_draft *d = &s->drafts[i];
+        if (!d->data) {
+            continue;
+        }
         if (status < 0) {
             struct msg_token t = draft_token(d);
             grant_give_back(b, &t, 1);
         }
-        d->status = status < 0 ? status : bits && (kept[i / 8] >> (i % 8) & 1) ? BERTH_KEPT : 0;
+        d->status = status < 0 ? status : bits && (kept[k / 8] >> (k % 8) & 1) ? BERTH_KEPT : 0;
         d->data = NULL;
+        k++;
     }
-    return status;
+    return status < 0 ? status : status + (int)without;
 }
 
 static const uint8_t *cut(const uint8_t **at, const uint8_t *end, size_t n)

@@ -5,7 +5,7 @@
 #include "store/client.h"
 
 /* 0, or the error recorded. size: of the object; flags: those that the options may have. */
-int build_check_put(const struct berth *b, const struct berth_key *key, size_t size, const struct berth_put_opts *opts,
+int build_check_put(struct berth *b, const struct berth_key *key, size_t size, const struct berth_put_opts *opts,
                     uint32_t flags);
 int build_check_drafts(const struct berth *b, const struct berth_draft *d, size_t n);
 int build_check_label(const char *label);
@@ -29,6 +29,9 @@ struct call *build_create(struct berth *b, const struct berth_key *key, size_t s
 /* Ahead of build_seal: the checksums of the segments of those drafts that have some are computed, where the caller has
  * not, and on their way; d[i].checksum is what proves them. 0 or -ENOMEM. */
 int build_sums(struct berth *b, struct berth_draft *d, size_t n);
+
+/* How many of them create has kept: these are no drafts, and seal passes them over. */
+size_t build_without_draft(const struct berth_draft *d, size_t n);
 /* Computes the checksums that the caller has not. */
 struct call *build_seal(struct berth *b, const struct berth_draft *d, size_t n);
 struct call *build_abort(const struct berth_draft *d, size_t n);

@@ -30,19 +30,42 @@ int64_t client_now(void)
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-int client_check(const struct berth *b)
+/* A clock that is one load, as fine as a tick. */
+static int64_t coarse_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+void client_look(struct berth *b)
+{
+    int64_t at = atomic_load_explicit(&b->look_at, memory_order_relaxed), now = coarse_now();
+    if (now < at || b->server || /* a node of this process ends with the handle */
+        !atomic_compare_exchange_strong_explicit(&b->look_at, &at, now + CLIENT_LOOK_NS, memory_order_relaxed,
+                                                 memory_order_relaxed)) {
+        return;
+    }
+    if (b->calls.state != CALLS_ENDED) {
+        int error = errno; /* no caller of a get expects another */
+        calls_poll(b, true);
+        errno = error;
+    }
+}
+
+int client_check(struct berth *b)
 {
     if (!b) {
         return berth_fail(-EINVAL, "no handle was given: open one first");
     }
-    int life = client_life(b);
-    if (life == LIFE_LIVE) {
+    if (client_lives(b)) {
         return 0;
     }
+    int life = client_life(b);
     return berth_fail_plain(life == LIFE_FORKED ? BERTH_EFORKED : BERTH_ERESTART);
 }
 
-int client_check_key(const struct berth *b, const struct berth_key *key)
+int client_check_key(struct berth *b, const struct berth_key *key)
 {
     int rc = client_check(b);
     if (rc) {
@@ -84,11 +107,18 @@ static void fail_full(const struct call_result *r, const uint64_t figure[4])
     for (unsigned i = 0; i < 4; i++) {
         bytes_text(t[i], figure[i]);
     }
-    berth_fail(
-        r->status,
-        "%s: %s asked, %s free, %s in one piece, %s in use by readers; release views, drop holds, or enlarge the "
-        "pool",
-        r->status == BERTH_EFULL ? "the pool has no room" : "no room came before the deadline", t[0], t[1], t[2], t[3]);
+    const char *what = r->status == BERTH_EFULL ? "the pool has no room" : "no room came before the deadline";
+    if (figure[3]) {
+        berth_fail(r->status,
+                   "%s: %s asked, %s free, %s in one piece, %s in use by readers; release views, drop holds, or "
+                   "enlarge the pool",
+                   what, t[0], t[1], t[2], t[3]);
+    } else {
+        berth_fail(r->status,
+                   "%s: %s asked, %s free, %s in one piece, and no reader keeps it full: drop holds, seal or abort "
+                   "drafts (`berth status` counts both), or enlarge the pool",
+                   what, t[0], t[1], t[2]);
+    }
 }
 
 static void fail_quota(const uint64_t figure[4])
@@ -101,10 +131,17 @@ static void fail_quota(const uint64_t figure[4])
         bytes_text(t[0], figure[0]), bytes_text(t[1], figure[1]), bytes_text(t[2], figure[2]));
 }
 
-int client_fail_reply(const struct call_result *r)
+int client_fail_readonly(const struct berth *b)
+{
+    return b->flags & BERTH_OPEN_READER
+               ? berth_fail(BERTH_EREADONLY, "the handle was opened as a reader: open one without BERTH_OPEN_READER")
+               : berth_fail_plain(BERTH_EREADONLY);
+}
+
+int client_fail_reply(const struct berth *b, const struct call_result *r)
 {
     uint64_t figure[4] = {r->reply.counter, r->reply.region, r->reply.figure[0], r->reply.figure[1]};
-    if (r->status == BERTH_EFULL || (r->status == -ETIMEDOUT && figure[0])) {
+    if ((r->status == BERTH_EFULL || r->status == -ETIMEDOUT) && figure[0]) {
         fail_full(r, figure);
     } else if (r->status == BERTH_EQUOTA && figure[1]) {
         fail_quota(figure);
@@ -112,6 +149,10 @@ int client_fail_reply(const struct call_result *r)
         return berth_fail(-ENOENT, "the key has no hold of this label: see its holds with stat");
     } else if (r->status == -EINVAL && r->reply.head.op == MSG_SEAL) {
         return berth_fail(-EINVAL, "two drafts of the group have the same key, or are the same draft");
+    } else if (r->status == -EINVAL && (r->reply.head.op == MSG_PUT || r->reply.head.op == MSG_CREATE)) {
+        return berth_fail(-EINVAL, "the node has no namespace with the key's id: take the id from berth_namespace");
+    } else if (r->status == BERTH_EREADONLY) {
+        return client_fail_readonly(b);
     } else {
         return berth_fail_plain(r->status);
     }
@@ -249,7 +290,7 @@ static int connect_path(struct berth *b, const char *path)
     if (n < 1 || n >= (int)sizeof b->path) {
         return berth_fail(-EINVAL, "a socket path of %d bytes: 1 to %zu are possible", n, sizeof b->path - 1);
     }
-    int fd = attach_connect(b->path);
+    int fd = attach_connect(b->path, 0);
     if (fd == -EMFILE || fd == -ENFILE) {
         return attach_fail_descriptors(fd);
     }
@@ -268,7 +309,7 @@ static int connect_default(struct berth *b)
     const char *denied = NULL;
     unsigned n = where_sockets(list);
     for (unsigned i = 0; i < n; i++) {
-        int fd = where_trusted(list[i]) ? attach_connect(list[i]) : -ENOENT;
+        int fd = where_trusted(list[i]) ? attach_connect(list[i], 0) : -ENOENT;
         if (fd >= 0) {
             memcpy(b->path, list[i], sizeof b->path);
             return fd;

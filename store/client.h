@@ -60,6 +60,7 @@ struct berth {
     uint64_t session;
     uint64_t object_max;
     struct kept_fd ring_fd;
+    _Atomic int64_t look_at; /* coarse CLOCK_MONOTONIC ns: when to look again whether the node is there */
 
     pthread_mutex_t lock;
     struct calls calls;
@@ -75,21 +76,37 @@ static inline int client_life(const struct berth *b)
     return (int)atomic_load_explicit(b->life, memory_order_relaxed);
 }
 
+/* What is mapped answers for ever, whatever became of the node. So calls that need not ask it look now and then whether
+ * its socket has hung up, and if so attach again, which says whether the pool is still the one that is mapped. */
+#define CLIENT_LOOK_NS INT64_C(100000000)
+void client_look(struct berth *b);
+
+static inline bool client_lives(struct berth *b)
+{
+    if (client_life(b) == LIFE_LIVE) {
+        client_look(b);
+    }
+    return client_life(b) == LIFE_LIVE;
+}
+
 /* Whether the handle can be used: 0, or the error recorded. */
-int client_check(const struct berth *b);
+int client_check(struct berth *b);
 /* The same for a key. */
-int client_check_key(const struct berth *b, const struct berth_key *key);
+int client_check_key(struct berth *b, const struct berth_key *key);
 
 int64_t client_now(void); /* CLOCK_MONOTONIC ns */
 
 /* Records what a reply says and returns its status. */
-int client_fail_reply(const struct call_result *r);
+int client_fail_reply(const struct berth *b, const struct call_result *r);
+/* Records why this handle may not write: it was opened as a reader, or the node is another user's. */
+int client_fail_readonly(const struct berth *b);
 
 /* Whether a put on an existing key of this namespace keeps it, as far as is known. */
 bool client_keeps(const struct berth *b, uint32_t ns);
 
 /* attach.c: hello, welcome, mappings. On an error the sentence is recorded. */
-int attach_connect(const char *path);
+/* limit_ns: how long it may wait in the node's queue; 0: no end. */
+int attach_connect(const char *path, int64_t limit_ns);
 int attach_first(struct berth *b, int socket);
 void attach_unmap(struct berth *b);
 /* Records that no descriptor is left, here or in the system; returns the error. */

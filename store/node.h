@@ -126,13 +126,15 @@ struct node_publication {
     uint64_t size, lineage;
 };
 
+#define REVOKE_MAX 64u /* objects of one key that one revoke looks at: itself, and removed ones that are still read */
+
 enum node_command_kind {
     CMD_REPLY,  /* session, reply, bytes: push into its ring */
     CMD_COMMIT, /* batch: apply, then EV_COMMITTED; one at a time */
     CMD_SCAN,   /* scan, slots: seq_cst fence, then read every session's pins, then EV_SCANNED */
     CMD_CLOSED, /* session: nothing of it is left; drop its file */
     CMD_REFUSE, /* session, flag: the pin table's refuse word */
-    CMD_REVOKE, /* session, message: end who pins the slot in slots[0], then reply */
+    CMD_REVOKE, /* session, message: end who pins one of slots, n_slots of them (REVOKE_MAX at most), then reply */
     CMD_QUERY,  /* session, message: a text query that the shell answers (node_status and its own knowledge) */
     CMD_GROW,   /* session, n_slots: acknowledge this many pin entries, then reply as `reply` says */
     CMD_LOG,    /* level, text */

@@ -359,7 +359,9 @@ static void say_recovered(struct node *n)
     if (n->c.first || (n->c.clean && !(n->objects || drafts || dropped || n->fresh.count))) {
         return;
     }
-    node_log(n, 2, "recovered %llu objects, %llu drafts, dropped %llu records, retired %u slots",
+    /* After a clean stop every record has its object, or it is damage; a killed node may have been retiring. */
+    node_log(n, dropped && n->c.clean ? 1 : 2,
+             "recovered %llu objects, %llu drafts, dropped %llu records, retired %u slots",
              (unsigned long long)n->objects, (unsigned long long)drafts, (unsigned long long)dropped, n->fresh.count);
 }
 

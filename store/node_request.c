@@ -164,21 +164,42 @@ static void request_grow(struct node *n, struct session *s, const struct msg_hea
     c->n_slots = entries;
 }
 
+/* The key's objects that were removed or replaced and are still read: more, up to `most`. */
+static uint32_t retired_of(const struct node *n, const struct slot_list *l, struct key_ref key, uint32_t *out,
+                           uint32_t most)
+{
+    uint8_t buf[KEY_MAX];
+    uint32_t found = 0;
+    for (uint32_t slot = l->head; slot != SLOT_NONE && found < most; slot = n->next[slot]) {
+        struct key_ref has = slot_key(n, slot, buf);
+        if (has.size == key.size && has.ns == key.ns && memcmp(has.data, key.data, key.size) == 0) {
+            out[found++] = slot;
+        }
+    }
+    return found;
+}
+
 static void request_revoke(struct node *n, struct session *s, const struct msg_head *m, int64_t taken)
 {
     (void)taken;
     struct key_ref key = key_of((const struct msg_key *)m);
+    uint32_t found[REVOKE_MAX], count = 0;
     uint32_t slot = key_slot(n, lookup_hash(n->c.super->hash_seed, key), key, NULL);
-    uint32_t *slots = slot == SLOT_NONE ? NULL : arena_take(n, sizeof *slots);
+    if (slot != SLOT_NONE) {
+        found[count++] = slot;
+    }
+    count += retired_of(n, &n->waiting, key, found + count, REVOKE_MAX - count);
+    count += retired_of(n, &n->fresh, key, found + count, REVOKE_MAX - count);
+    uint32_t *slots = count ? arena_take(n, count * sizeof *slots) : NULL;
     struct node_command *c = slots ? command_add(n, CMD_REVOKE, s->id) : NULL;
     if (!c) {
-        refuse(n, s->id, m, slot == SLOT_NONE ? -ENOENT : -ENOMEM);
+        refuse(n, s->id, m, count ? -ENOMEM : -ENOENT);
         return;
     }
-    *slots = slot;
+    memcpy(slots, found, count * sizeof *slots);
     c->message = m;
     c->slots = slots;
-    c->n_slots = 1;
+    c->n_slots = count;
 }
 
 static void request_query(struct node *n, struct session *s, const struct msg_head *m, int64_t taken)

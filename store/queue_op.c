@@ -8,7 +8,7 @@
 /* What an operation's arguments say is wrong with them. */
 static int check(const struct berth_queue *q, const struct berth_op *op)
 {
-    const struct berth *b = q->b;
+    struct berth *b = q->b;
     int rc = client_check(b);
     if (rc) {
         return rc;
@@ -295,6 +295,7 @@ static enum begun begin_put(struct berth_queue *q, struct berth_op *op)
 
 static enum begun begin_create(struct berth_queue *q, struct berth_op *op)
 {
+    *op->draft = (struct berth_draft){.status = BERTH_KEPT}; /* no draft yet, as berth_create has it */
     if (kept_already(q, op)) {
         return done_with(q, op, BERTH_KEPT);
     }
@@ -343,6 +344,9 @@ static enum begun begin(struct berth_queue *q, struct berth_op *op)
     case BERTH_OP_CREATE:
         return begin_create(q, op);
     case BERTH_OP_SEAL:
+        if (build_without_draft(op->draft, op->n) == op->n) {
+            return done_with(q, op, (long)op->n);
+        }
         rc = build_sums(q->b, op->draft, op->n);
         return rc ? done_with(q, op, rc) : fly(q, op, build_seal(q->b, op->draft, op->n));
     case BERTH_OP_ABORT:

@@ -44,6 +44,14 @@ static int compare_pages(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* 1, 2 and 3 pages, and 4, 5, 6 and 7 times a power of two: a quarter of a power of two apart. */
+static bool fixed_size(uint32_t pages)
+{
+    while (pages > 7 && pages % 2 == 0)
+        pages /= 2;
+    return pages <= 7;
+}
+
 /* Slot sizes that may become classes, sorted; returns how many. */
 static uint32_t class_candidates(const struct slabs_config *config, uint32_t max_pages, uint32_t *pages)
 {
@@ -191,10 +199,12 @@ bool slabs_class_unused(const struct slabs *s, uint32_t pages, char *why, size_t
 {
     struct slab_class c = {.pages = pages};
     char size[AMOUNT_SIZE];
-    if (class_of(s, pages) != CLASS_NONE)
+    if (class_of(s, pages) != CLASS_NONE && !fixed_size(pages))
         return false;
     class_cut(&c, s->slab_units_max);
-    if (pages >= s->class_for_n)
+    if (class_of(s, pages) != CLASS_NONE)
+        snprintf(why, why_size, "slots of this size are there without it");
+    else if (pages >= s->class_for_n)
         snprintf(why, why_size, "a slab of this pool has at most %s: such objects take whole 2 MiB units",
                  amount((uint64_t)s->slab_units_max * UNIT_BYTES, size));
     else if (!class_beats(&c, run_pages(pages)))

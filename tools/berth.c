@@ -13,6 +13,13 @@ static int cmd_completion(int argc, char **argv);
 static const struct cli_option no_options[] = {{0}};
 
 #define OWN_NODE "It starts a berthd of its own and ignores $BERTH_NODE; -n URL takes a node that runs instead."
+#define BENCH_NOTES                                                                                             \
+    OWN_NODE " On that it puts no more than fits without evicting what is there, and removes it again. --json " \
+             "prints one document for each CASE, a line each."
+#define REPLAY_NOTES                                                                                          \
+    OWN_NODE " Its blocks stay there, and may push out what others have put. One client with room for few "   \
+             "requests (16 of the longest) waits for eviction after each: then two runs give the same hits. " \
+             "Otherwise the node evicts while the next request is under way, and a few hits come and go."
 
 const struct cli_command cli_commands[] = {
     {"put", "KEY [FILE|-]", "put an object from a file or a pipe", put_options, cmd_put, NULL, NULL},
@@ -26,8 +33,8 @@ const struct cli_command cli_commands[] = {
     {"pins", "[KEY]", "show who pins and holds what", pins_options, cmd_pins, NULL, NULL},
     {"status", "", "show pool, index, sessions and times on one screen", status_options, cmd_status, NULL, NULL},
     {"check", "", "compare index, slots and lookup", check_options, cmd_check, NULL, NULL},
-    {"bench", "CASE..", "measure", bench_options, cmd_bench, OWN_NODE, bench_choice},
-    {"replay", "[TRACE]", "replay a trace and verify every byte", replay_options, cmd_replay, OWN_NODE, NULL},
+    {"bench", "CASE..", "measure", bench_options, cmd_bench, BENCH_NOTES, bench_choice},
+    {"replay", "[TRACE]", "replay a trace and verify every byte", replay_options, cmd_replay, REPLAY_NOTES, NULL},
     {"help", "[COMMAND]", "explain a command", no_options, cmd_help, NULL, NULL},
     {"completion", "", "print a completion script for bash", no_options, cmd_completion, NULL, NULL},
     {0},

@@ -14,6 +14,7 @@
 #include "store/berth.h"
 #include "store/shell/log.h"
 #include "store/shell/settings_value.h"
+#include "tools/abbreviated.h"
 
 #define OPTIONS_MAX 40u
 #define LINE_SIZE 1024
@@ -257,7 +258,13 @@ static int load_flags(struct berthd_config *c, int argc, char **argv, char *why,
     int flag;
     opterr = 0;
     optind = 0;
-    while ((flag = getopt_long(argc, argv, ":", options, NULL)) != -1) {
+    int index = 0;
+    while ((flag = getopt_long(argc, argv, ":", options, &index)) != -1) {
+        const char *typed = flag == '?' || flag == ':' ? NULL : abbreviated(argv, options[index].name);
+        if (typed) {
+            snprintf(why, why_size, "unknown option '%s': see berthd --help", typed);
+            return -EINVAL;
+        }
         int rc = load_flag(c, flag, argv, why, why_size);
         if (rc < 0)
             return rc;

@@ -123,8 +123,10 @@ static int listen_on(const struct http_address *a, unsigned mode)
         unlink_stale(&a->local);
     else
         setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    /* The file is made with the socket's mode: there is no moment at which it is open to more. */
-    if ((local && fchmod(fd, mode & 0777)) || bind(fd, &a->any, a->size) || listen(fd, CONNECTIONS)) {
+    mode = mode & 040 ? mode | 020 : mode; /* to connect takes the right to write, as for the node's own socket */
+    /* The file is made with the socket's mode, less the umask: there is no moment at which it is open to more. */
+    if ((local && fchmod(fd, mode & 0777)) || bind(fd, &a->any, a->size) ||
+        (local && chmod(a->local.sun_path, mode & 0777)) || listen(fd, CONNECTIONS)) {
         error = -errno;
         close(fd);
         return error;
@@ -164,7 +166,7 @@ static enum MHD_Result answer(struct MHD_Connection *c, unsigned status, char *t
     MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE, type);
     MHD_add_response_header(r, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
     if (status == MHD_HTTP_METHOD_NOT_ALLOWED)
-        MHD_add_response_header(r, MHD_HTTP_HEADER_ALLOW, MHD_HTTP_METHOD_GET);
+        MHD_add_response_header(r, MHD_HTTP_HEADER_ALLOW, MHD_HTTP_METHOD_GET ", " MHD_HTTP_METHOD_HEAD);
     enum MHD_Result queued = MHD_queue_response(c, status, r);
     MHD_destroy_response(r);
     return queued;
@@ -172,10 +174,10 @@ static enum MHD_Result answer(struct MHD_Connection *c, unsigned status, char *t
 
 static enum MHD_Result refuse(struct MHD_Connection *c, unsigned status, const char *method, const char *url)
 {
-    log_often(LOG_WARNING, "refused %.32s '%.512s' on the metrics socket: %u", method, url, status);
+    log_often(LOG_INFO, "refused %.32s '%.512s' on the metrics socket: %u", method, url, status);
     return answer(c, status,
                   strdup(status == MHD_HTTP_NOT_FOUND ? "no such path: there are /metrics and /healthz\n"
-                                                      : "only GET is served\n"),
+                                                      : "only GET and HEAD are served\n"),
                   "text/plain; charset=utf-8");
 }
 
@@ -196,7 +198,7 @@ static enum MHD_Result handle(void *arg, struct MHD_Connection *c, const char *u
     (void)upload;
     (void)upload_size;
     (void)state;
-    if (strcmp(method, MHD_HTTP_METHOD_GET))
+    if (strcmp(method, MHD_HTTP_METHOD_GET) && strcmp(method, MHD_HTTP_METHOD_HEAD)) /* of HEAD the body is left out */
         return refuse(c, MHD_HTTP_METHOD_NOT_ALLOWED, method, url);
     if (!strcmp(url, "/metrics"))
         return answer(c, MHD_HTTP_OK, server_report(h->server, QUERY_METRICS, NULL),

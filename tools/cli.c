@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "store/shell/log.h"
+#include "tools/abbreviated.h"
 
 struct cli cli = {.ns = "", .command = "berth"};
 
@@ -86,6 +87,9 @@ static int parse(int argc, char **argv, struct parser *p, int (*set)(void *arg, 
             return -cli_usage(c == '?' ? "unknown option '%s'" : "option '%s' needs a value", what ? what : letter);
         }
         const struct cli_option *o = option_of(p, c);
+        const char *typed = c >= 256 ? abbreviated(argv, o->name) : NULL;
+        if (typed)
+            return -cli_usage("unknown option '%.*s'", (int)strcspn(typed, "="), typed);
         if (!strcmp(o->name, "help")) {
             optind = -1;
             return 0;

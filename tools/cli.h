@@ -157,7 +157,8 @@ struct berth_key cli_berth_key(const struct cli_key *key, uint32_t ns);
 json_t *cli_json(void);
 /* A string; bytes that are no UTF-8 are escaped. */
 json_t *cli_json_text(const char *text);
-/* {"code", "name", "sentence"} */
+/* {"code", "name", "sentence"}, and "figures" as berth_error() has them, where the last call left some of this
+ * error. */
 json_t *cli_json_error(int error, const char *sentence);
 /* Prints a document as one line and gives it back. */
 void cli_json_print(json_t *document);
@@ -184,6 +185,8 @@ void cli_results_begin(struct cli_results *r);
 void cli_results_ok(struct cli_results *r, const struct cli_key *key, json_t *detail);
 /* A key that failed; sentence NULL: the library's last. */
 void cli_results_fail(struct cli_results *r, const struct cli_key *key, int error, const char *sentence);
+/* The same without a line on stderr: what the command says of it stands on stdout. */
+void cli_results_note(struct cli_results *r, const struct cli_key *key, int error, const char *sentence);
 /* Prints the document, returns the exit code. */
 int cli_results_end(struct cli_results *r);
 

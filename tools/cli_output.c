@@ -28,8 +28,16 @@ json_t *cli_json_text(const char *text)
 
 json_t *cli_json_error(int error, const char *sentence)
 {
-    return json_pack("{s:i, s:s, s:o}", "code", error, "name", berth_error_name(error), "sentence",
-                     cli_json_text(sentence));
+    json_t *o = json_pack("{s:i, s:s, s:o}", "code", error, "name", berth_error_name(error), "sentence",
+                          cli_json_text(sentence));
+    struct berth_error_info e;
+    if (berth_error(NULL, &e) != error || !(e.figure[0] | e.figure[1] | e.figure[2] | e.figure[3]))
+        return o;
+    json_t *figures = json_array();
+    for (unsigned i = 0; i < 4; i++)
+        json_array_append_new(figures, json_integer((json_int_t)e.figure[i]));
+    json_object_set_new(o, "figures", figures);
+    return o;
 }
 
 void cli_json_print(json_t *document)
@@ -115,6 +123,11 @@ void cli_results_fail(struct cli_results *r, const struct cli_key *key, int erro
     if (!sentence)
         sentence = cli_last_sentence(error, last, sizeof last);
     cli_warn("'%s': %s", key->text, sentence);
+    cli_results_note(r, key, error, sentence);
+}
+
+void cli_results_note(struct cli_results *r, const struct cli_key *key, int error, const char *sentence)
+{
     if (r->list)
         json_array_append_new(r->list,
                               json_pack("{s:s, s:o}", "key", key->text, "error", cli_json_error(error, sentence)));

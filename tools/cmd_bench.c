@@ -26,6 +26,7 @@ const struct cli_option bench_options[] = {
     {"seconds", 0, "N", "how long to measure; default 5"},
     {"key-size", 0, "N", "bytes of a key, 8 to 480; default 32"},
     {"evict", 0, NULL, "puts: begin with a full pool, so that every put evicts"},
+    {"may-evict", 0, NULL, "with -n: go on where that pushes out what others have put; else fewer objects, or none"},
     {"pause", 0, "DURATION", "put: work between two puts, so that the node has gone to sleep; default 0s"},
     {0}};
 
@@ -66,7 +67,7 @@ static int set(void *arg, const char *name, const char *value)
         return small_number(name, value, 8, BENCH_KEY_MAX, &o->key_size);
     if (!strcmp(name, "pause"))
         return cli_duration(name, value, &o->pause_ns);
-    o->evict = true;
+    *(strcmp(name, "evict") ? &o->may_evict : &o->evict) = true;
     return 0;
 }
 
@@ -105,6 +106,8 @@ static int check(const struct bench_case *c, const struct bench *o)
         return cli_usage("'%s' puts nothing: leave --evict out", c->name);
     if (o->evict && o->url)
         return cli_usage("--evict needs a node of its own: leave -n out");
+    if (o->may_evict && !o->url)
+        return cli_usage("--may-evict is for a node that -n names");
     if (o->pause_ns && (c->run != bench_put || o->depth > 1))
         return cli_usage("--pause is for 'put' at depth 1");
     if (o->depth > BERTH_GROUP_MAX && (c->run == bench_put || c->run == bench_put_batch || c->run == bench_put_group))
@@ -120,6 +123,7 @@ static int run(const struct bench_case *c, const struct bench *options, bool siz
 
     b.which = c;
     b.size = size_given ? b.size : c->size;
+    b.objects_given = b.objects != 0;
     b.objects = b.objects ? b.objects : c->objects;
     b.depth = b.depth ? b.depth : c->depth;
     return c->run(&b);

@@ -20,7 +20,7 @@ static void show(struct cli_results *r, const struct cli_key *key, bool present)
     if (present)
         cli_results_ok(r, key, json_pack("{s:b}", "present", 1));
     else
-        cli_results_fail(r, key, -ENOENT, CLI_NO_KEY);
+        cli_results_note(r, key, -ENOENT, CLI_NO_KEY); /* a "no" is an answer */
 }
 
 static int ask(struct berth *b, const struct cli_key *keys, size_t n, uint32_t ns)

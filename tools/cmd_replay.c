@@ -11,11 +11,12 @@
 #include "tools/replay/processes.h"
 #include "tools/replay/report.h"
 
-#define CAPACITY_SHARE 5u /* by default a fifth of the different blocks */
-#define GRANTS 64u        /* slots that a client may hold for puts to come */
+#define CAPACITY_SHARE 5u   /* by default a fifth of the different blocks */
+#define SETTLE_REQUESTS 16u /* with room for fewer of the longest ones a client waits for eviction after each */
+#define GRANTS 64u          /* slots that a client may hold for puts to come */
 
 const struct cli_option replay_options[] = {
-    {"capacity-blocks", 'c', "N", "blocks that stay before eviction; default 20 % of the different ones"},
+    {"capacity-blocks", 'c', "N", "blocks that stay before eviction, those of each client's longest request at least"},
     {"block-size", 's', "SIZE", "bytes of a block, a multiple of 4KiB; default 16KiB (tokens of 512, scaled down)"},
     {"policy", 'p', "NAME", "eviction policy; default lru"},
     {"clients", 'C', "N", "client processes; default 1"},
@@ -298,12 +299,29 @@ static int report(struct replay *r)
     return code;
 }
 
+/* What a request puts is there until it is released, and the group that was sealed last stays in any case. */
+static int choose_capacity(struct replay *r)
+{
+    uint64_t least = (uint64_t)r->clients * r->trace.longest, share = r->trace.distinct / CAPACITY_SHARE + 1;
+
+    if (!r->capacity)
+        r->capacity = share > least ? share : least;
+    if (r->capacity >= least)
+        return 0;
+    return cli_usage(
+        "--capacity-blocks %llu: the longest request has %u blocks, which are there at once%s: give %llu or "
+        "more",
+        (unsigned long long)r->capacity, r->trace.longest, r->clients > 1 ? " for each client" : "",
+        (unsigned long long)least);
+}
+
 static int run(struct replay *r)
 {
     int code;
 
-    if (!r->capacity && !r->url)
-        r->capacity = r->trace.distinct / CAPACITY_SHARE + 1;
+    code = r->url ? 0 : choose_capacity(r);
+    if (code)
+        return code;
     r->shared_bytes = sizeof(*r->shared) + r->clients * sizeof(r->shared->client[0]);
     r->shared = mmap(NULL, r->shared_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (r->shared == MAP_FAILED)
@@ -312,6 +330,8 @@ static int run(struct replay *r)
                                  .block_size = r->block_size,
                                  .speed = r->speed,
                                  .timeout_ns = cli.timeout_ns,
+                                 .settle = !r->url && r->clients == 1 &&
+                                           r->capacity < (uint64_t)SETTLE_REQUESTS * r->trace.longest,
                                  .shared = r->shared};
     code = r->embedded ? run_embedded(r) : run_processes(r);
     if (!code)

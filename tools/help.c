@@ -55,7 +55,7 @@ static void print_choices(const struct cli_command *c)
 
 static void print_command(const struct cli_command *c)
 {
-    printf("berth %s %s\n\n%s\n", c->name, c->operands, c->doc);
+    printf("berth %s%s%s\n\n%s\n", c->name, *c->operands ? " " : "", c->operands, c->doc);
     if (c->notes)
         printf("\n%s\n", c->notes);
     print_choices(c);

@@ -58,12 +58,13 @@ static void run_scan(struct server *s, const struct node_command *c)
     l->pinned = pinned;
 }
 
-static bool pins_slot(struct server *s, const struct session *c, uint32_t slot)
+static bool pins_one(struct server *s, const struct session *c, const uint32_t *slots, uint32_t n)
 {
     uint64_t pinned = 0;
-    scan_begin(&s->scanner, &slot, 1);
+    _Static_assert(REVOKE_MAX <= 64, "one word has a bit for each");
+    scan_begin(&s->scanner, slots, n);
     scan_table(&s->scanner, &c->pins);
-    scan_end(&s->scanner, &slot, 1, &pinned);
+    scan_end(&s->scanner, slots, n, &pinned);
     return pinned != 0;
 }
 
@@ -74,7 +75,7 @@ static void run_revoke(struct server *s, struct session *caller, const struct no
     for (unsigned i = 0; c->n_slots && i < s->n_sessions; i++) {
         struct session *other = s->sessions[i];
         bool own = other == caller || (other->pid == caller->pid && other->start_time == caller->start_time);
-        if (own || other->dead || other->pid_fd < 0 || !pins_slot(s, other, c->slots[0]))
+        if (own || other->dead || other->pid_fd < 0 || !pins_one(s, other, c->slots, c->n_slots))
             continue;
         if (syscall(SYS_pidfd_send_signal, other->pid_fd, SIGKILL, NULL, 0) == 0) {
             log_often(LOG_WARNING, "session %llu (%s) was ended: its pin was revoked", (unsigned long long)other->id,

@@ -186,16 +186,26 @@ static const char *identity_differs(const struct lmdb_identity *found, const str
     return NULL;
 }
 
+/* Whether a region was there of which something is gone. The pool is made first, the index last; slots has its magic
+ * only when a start was whole: a pool alone, and slots without it, are what an interrupted first start leaves. */
+static bool region_was_there(const struct region *r, const struct slots_super *super)
+{
+    static const char *const later[] = {"lookup", "tails", "index/data.mdb"};
+    bool slots = faccessat(r->dir_fd, "slots", F_OK, AT_SYMLINK_NOFOLLOW) == 0, any = false;
+    for (unsigned i = 0; i < sizeof later / sizeof *later; i++)
+        any |= faccessat(r->dir_fd, later[i], F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+    return slots ? super->magic != 0 : any;
+}
+
 /* 1: taken over, and open; 0: nothing usable, *reason says why; negative: an error that no empty start would mend. */
 static int take_over(struct opening *o, const char **reason)
 {
     struct region *r = o->r;
-    struct slots_super super;
+    struct slots_super super = {0};
     struct stat st;
     int e = region_files_probe(r, &o->shape, &super);
     if (e == -ENOENT || fstatat(r->dir_fd, "index/data.mdb", &st, AT_SYMLINK_NOFOLLOW) != 0) {
-        bool some = e == 0 || (e == -ENOENT && !r->made && faccessat(r->dir_fd, "slots", F_OK, 0) == 0);
-        *reason = some ? "files of it are missing" : NULL;
+        *reason = !r->made && region_was_there(r, &super) ? "files of it are missing" : NULL;
         return 0;
     }
     *reason = "its files are of another format";

@@ -17,9 +17,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define HEADERS_STEP 4096u  /* 512 KiB */
-#define HEADERS_LEAST 4096u /* a slab of 4 KiB slots takes 512 in one piece */
-#define TAILS_STEP 4096u    /* 256 KiB */
+#define HEADERS_STEP 4096u /* 512 KiB */
+#define TAILS_STEP 4096u   /* 256 KiB */
 /* Measured of nodes with pools of 16 MiB to 1 GiB: kernel memory of 1/235 of the files; 15 MiB with 100 clients at
  * work. */
 #define OWN_SHARE 192u
@@ -38,17 +37,22 @@ static void shape_sizes(struct region_shape *s)
     s->tails_bytes = round_up((uint64_t)s->n_tails * TAIL_CELL, PAGE_BYTES);
 }
 
+/* Room for the longest key in every header. */
+static uint32_t cells_for(uint64_t headers)
+{
+    uint64_t cells = headers * CELLS_A_KEY;
+    return cells < UINT32_MAX ? (uint32_t)cells : UINT32_MAX - 1;
+}
+
 void region_shape(struct region_shape *out, const struct settings *s)
 {
-    uint64_t headers = s->max_objects < HEADERS_LEAST ? HEADERS_LEAST : round_up(s->max_objects, UNIT_PAGES);
-    headers = headers < SLOT_NONE ? headers : SLOT_NONE - 1;
-    uint64_t cells = headers * CELLS_A_KEY;
+    uint64_t headers = s->max_objects; /* rounded by settings_finish */
     *out = (struct region_shape){
         .pool_bytes = s->pool,
         .mr_bytes = s->mr_size,
         .n_units = (uint32_t)(s->pool / UNIT_BYTES),
         .max_headers = (uint32_t)headers,
-        .n_tails = cells < UINT32_MAX ? (uint32_t)cells : UINT32_MAX - 1,
+        .n_tails = cells_for(headers),
         .lookup_bytes = lookup_bytes(headers),
     };
     shape_sizes(out);
@@ -116,6 +120,7 @@ static int super_read(int fd, uint64_t bytes, struct slots_super *super, struct 
         .mr_bytes = super->mr_bytes,
         .n_units = super->n_units,
         .max_headers = super->max_headers,
+        .n_tails = cells_for(super->max_headers),
     };
     shape_sizes(out);
     bool fits = super->n_units > 0 && super->pool_bytes == (uint64_t)super->n_units * UNIT_BYTES &&
@@ -140,18 +145,16 @@ int region_files_probe(struct region *r, struct region_shape *out, struct slots_
     int e = open_old(r->dir_fd, "slots", &r->slots_fd, &r->slots_bytes);
     if (e == 0 && open_old(r->dir_fd, "lookup", &r->lookup_fd, &r->lookup_bytes) != 0)
         r->lookup_bytes = 0;
-    e = e != 0 ? e : open_old(r->dir_fd, "tails", &r->tails_fd, &r->tails_bytes);
     e = e != 0 ? e : super_read(r->slots_fd, r->slots_bytes, super, &shape);
+    e = e != 0 ? e : open_old(r->dir_fd, "tails", &r->tails_fd, &r->tails_bytes);
     e = e != 0 ? e : pool_fits(r, shape.pool_bytes);
-    if (e == 0 && (r->tails_bytes == 0 || r->tails_bytes / TAIL_CELL >= UINT32_MAX || r->tails_bytes % PAGE_BYTES != 0))
-        e = -EPROTO;
+    if (e == 0 && r->tails_bytes != shape.tails_bytes)
+        e = -EPROTO; /* cut short: keys would have lost their ends, and new ones would find no cell */
     if (e != 0) {
         region_files_close(r);
         return e;
     }
     shape.lookup_bytes = r->lookup_bytes;
-    shape.tails_bytes = r->tails_bytes;
-    shape.n_tails = (uint32_t)(r->tails_bytes / TAIL_CELL);
     *out = shape;
     return 0;
 }

@@ -11,7 +11,7 @@
 
 struct pins_report {
     struct server *server;
-    uint32_t only; /* SLOT_NONE: all */
+    const struct key_ref *only; /* objects of this key, removed ones included; NULL: all */
     json_t *list;
     uint64_t pins, bytes;
     uint64_t shown;
@@ -49,7 +49,9 @@ static void describe(const struct server *s, json_t *o, const struct node_slot_i
     json_object_set_new(o, "key", json_string(key));
     json_object_set_new(o, "namespace", namespace_json(s, info->ns));
     json_object_set_new(o, "bytes", json_integer((json_int_t)info->size));
-    json_object_set_new(o, "version", json_integer((json_int_t)info->version));
+    json_object_set_new(
+        o, "version",
+        json_sprintf("%llu:%llu", (unsigned long long)info->version, (unsigned long long)s->region.super->region_id));
     json_object_set_new(o, "state", json_string(info->state == SLOT_RETIRED ? "retired" : "ready"));
 }
 
@@ -57,7 +59,10 @@ static void pin_add(void *arg, uint32_t slot)
 {
     struct pins_report *r = arg;
     struct node_slot_info info;
-    if ((r->only != SLOT_NONE && slot != r->only) || !node_slot(r->server->node, slot, &info))
+    if (!node_slot(r->server->node, slot, &info))
+        return;
+    const struct key_ref *k = r->only;
+    if (k && (info.key_size != k->size || info.ns != k->ns || memcmp(info.key, k->data, k->size) != 0))
         return;
     r->pins++;
     r->bytes += info.size;
@@ -126,16 +131,12 @@ static json_t *holds_json(const struct server *s, uint32_t only)
 
 char *report_pins(struct server *s, const struct key_ref *key)
 {
-    struct pins_report r = {.server = s, .only = SLOT_NONE};
+    struct pins_report r = {.server = s, .only = key};
+    uint32_t slot = key ? node_find(s->node, *key) : SLOT_NONE;
     json_t *o = json_object();
     json_t *sessions = json_array();
     json_object_set_new(o, "schema", json_integer(1));
-    if (key) {
-        r.only = node_find(s->node, *key);
-        json_object_set_new(o, "found", json_boolean(r.only != SLOT_NONE));
-    }
-    bool any = !key || r.only != SLOT_NONE;
-    for (unsigned i = 0; any && i < s->n_sessions; i++) {
+    for (unsigned i = 0; i < s->n_sessions; i++) {
         if (s->sessions[i]->dead)
             continue;
         json_t *c = session_pins(&r, s->sessions[i]);
@@ -144,8 +145,10 @@ char *report_pins(struct server *s, const struct key_ref *key)
         else
             json_array_append_new(sessions, c);
     }
+    if (key)
+        json_object_set_new(o, "found", json_boolean(slot != SLOT_NONE || r.shown));
     json_object_set_new(o, "sessions", sessions);
-    json_object_set_new(o, "holds", any ? holds_json(s, r.only) : json_array());
+    json_object_set_new(o, "holds", !key || slot != SLOT_NONE ? holds_json(s, slot) : json_array());
     json_object_set_new(o, "truncated", json_boolean(r.shown >= PINS_SHOWN));
     char *text = json_dumps(o, JSON_INDENT(1) | JSON_ENSURE_ASCII);
     json_decref(o);

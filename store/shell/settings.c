@@ -22,7 +22,8 @@ const struct setting settings_table[] = {
     [SET_POOL] = {"pool", "SIZE", "1GiB", "bytes of payload memory, rounded up to 2MiB"},
     [SET_MR_SIZE] = {"mr-size", "SIZE", "1GiB", "no object is larger, or straddles a multiple of it"},
     [SET_INDEX_SIZE] = {"index-size", "SIZE", "auto", "bytes of the index map; auto: from max-objects"},
-    [SET_MAX_OBJECTS] = {"max-objects", "N", "auto", "most objects; auto: from the pool"},
+    [SET_MAX_OBJECTS] = {"max-objects", "N", "auto",
+                         "objects that have room at once, made 4096 or more, in steps of 512; auto: from the pool"},
     [SET_HIGH] = {"high", "SIZE|PERCENT", "95%", "evict when sealed objects take more of the pool"},
     [SET_LOW] = {"low", "SIZE|PERCENT", "90%", "evict down to this much of the pool"},
     [SET_DRAFT_QUOTA] = {"draft-quota", "SIZE|PERCENT", "50%", "most that one client may have unsealed"},
@@ -90,6 +91,19 @@ static bool adds(const struct settings *s, unsigned i, enum setting_origin origi
     return s->source[i].origin == origin && origin != ORIGIN_DEFAULT;
 }
 
+/* more: of a setting that may be repeated every place is kept, as far as there is room for whole ones. */
+static void set_where(char *out, size_t size, const char *where, bool more)
+{
+    size_t kept = more && strcmp(out, where) != 0 ? strlen(out) : 0;
+    if (kept + strlen(where) + 3 > size)
+        kept = 0;
+    if (kept > 0) {
+        memcpy(out + kept, ", ", 2);
+        kept += 2;
+    }
+    snprintf(out + kept, size - kept, "%s", where);
+}
+
 int settings_set(struct settings *s, const char *name, const char *value, enum setting_origin origin, const char *where,
                  char *why, size_t why_size)
 {
@@ -117,7 +131,7 @@ int settings_set(struct settings *s, const char *name, const char *value, enum s
     } else if (origin >= s->source[i].origin) {
         copy->source[i].origin = origin;
         snprintf(copy->source[i].text, sizeof copy->source[i].text, "%s", value);
-        snprintf(copy->source[i].where, sizeof copy->source[i].where, "%s", where);
+        set_where(copy->source[i].where, sizeof copy->source[i].where, where, adds(s, i, origin));
         *s = *copy;
     }
     free(copy);
@@ -189,6 +203,15 @@ int settings_namespace(struct settings *s, const char *name, const char *key, co
 
 /* ---- what depends on others ---- */
 
+/* As many headers as are made: a slab of 4 KiB slots takes UNIT_PAGES of them in one piece, and small regions are to
+ * have some slabs of other sizes too. */
+static void round_objects(struct settings *s)
+{
+    uint64_t n = s->max_objects < SETTINGS_OBJECTS_LEAST ? SETTINGS_OBJECTS_LEAST : s->max_objects;
+    n = (n + UNIT_PAGES - 1) / UNIT_PAGES * UNIT_PAGES;
+    s->max_objects = n < SLOT_NONE ? n : SLOT_NONE - 1;
+}
+
 static void resolve_objects(struct settings *s)
 {
     uint64_t first = UINT64_C(1) << 30;
@@ -196,6 +219,7 @@ static void resolve_objects(struct settings *s)
         uint64_t small = s->pool < first ? s->pool : first;
         s->max_objects = small / PAGE_BYTES + (s->pool - small) / (4 * PAGE_BYTES);
     }
+    round_objects(s);
     if (s->index_size == 0) /* 269 bytes a record with a key of 70 were measured in a map that random keys filled */
         s->index_size = s->max_objects * 288 > (1u << 20) ? s->max_objects * 288 : 1u << 20;
 }

@@ -13,6 +13,7 @@
 #define SETTINGS_NODE_NAME 64u /* bytes of a node's or a cluster's name, its NUL included */
 #define SETTINGS_ADDRESS 256u  /* bytes of an address, its NUL included */
 #define SETTINGS_WEIGHT_MAX 65535u
+#define SETTINGS_OBJECTS_LEAST 4096u
 
 enum setting_origin { ORIGIN_DEFAULT, ORIGIN_FILE, ORIGIN_ENVIRONMENT, ORIGIN_URL, ORIGIN_FLAG }; /* later ones win */
 
@@ -36,7 +37,8 @@ struct settings {
     uint64_t pool;        /* bytes, rounded up to 2 MiB; default 1GiB */
     uint64_t mr_size;     /* default 1GiB */
     uint64_t index_size;  /* LMDB map; 0: from max-objects */
-    uint64_t max_objects; /* 0: from the pool: a 4 KiB object each up to 1 GiB of pool, then 16 KiB */
+    uint64_t max_objects; /* 0: from the pool: a 4 KiB object each up to 1 GiB of pool, then 16 KiB; rounded up to what
+                             is made, SETTINGS_OBJECTS_LEAST and then steps of UNIT_PAGES */
     uint64_t high, low;   /* bytes of sealed slots: high 95%, low 90% of the pool; a size or a percentage */
     uint64_t draft_quota; /* bytes a session may have unsealed; default 50% of the pool */
     uint64_t pin_quota;   /* bytes a session may pin; 0: no limit */

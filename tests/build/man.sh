@@ -18,6 +18,19 @@ must_find "berth_drop: its comment has neither errors" 's/^(\/\* Drops a hold\.)
 must_find "berth_hold: its comment does not mention 'ttl_ns'" 's/ttl_ns (\(|of)/time \1/; s/or ttl_ns/or a time/'
 must_find "BERTH_EHELD: no comment says" 's/^( \* .*)BERTH_EHELD, /\1/'
 
+# The examples are programs.
+"$PYTHON" - >"$directory/examples.c" <<'EOF'
+import runpy
+examples = runpy.run_path("tools/mkman")["EXAMPLES"]
+print('#include "store/berth.h"\n#include <stdio.h>\n#define BLOCK 4096\n#define SIZE 100')
+print("void compute(void *data, int i);\nvoid use(const void *data, uint64_t size);")
+for i, text in enumerate(dict.fromkeys(examples.values())):
+    rest = "" if "struct berth_key key[3]" in text else "struct berth_key *key, void **data"
+    print(f"int example{i}(struct berth *b{', ' + rest if rest else ''});")
+    print(f"int example{i}(struct berth *b{', ' + rest if rest else ''})\n{{\n{text}\n    return {'kept' if 'kept' in text else 0};\n}}")
+EOF
+"${CC:-cc}" -std=c17 -Wall -Werror -Wno-misleading-indentation -I. -fsyntax-only "$directory/examples.c"
+
 "$PYTHON" tools/mkman store/berth.h "$directory/man3"
 "$PYTHON" tools/mkman --tools "$BUILD/bin" "$directory"
 status=0

@@ -76,6 +76,19 @@ cp "$scratch/out" "$scratch/printed.ini"
 file=$scratch/printed.ini run 0 config
 check "the same again" diff <(sed 's/ *;.*//' "$scratch/printed.ini") <(sed 's/ *;.*//' "$scratch/out")
 
+# A setting that may stand twice says where, twice.
+printf '[node]\npool = 16MiB\nclass = 96KiB\nclass = 68KiB\n' >"$scratch/ini"
+file=$scratch/ini run 0 config
+check "both lines" grep -qE "^class = .*; file $scratch/ini:3, $scratch/ini:4" "$scratch/out"
+
+# An option is not known by its beginning.
+run 2 config --pol 16MiB
+err_has "unknown option '--pol'"
+run 2 config --pol=16MiB
+run 2 config --print
+run 0 config --pool=16MiB
+run 0 config --region --poo
+
 # Unknown names, and lines that are none, are refused with their place.
 bad_file()
 {

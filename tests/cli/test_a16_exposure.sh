@@ -110,8 +110,14 @@ run 0 http GET /metrics
 check "Prometheus text" grep -qE '^200 text/plain; version=0.0.4' "$scratch/out"
 check "a counter" grep -qE '^berth_[a-z_]+(\{.*\})? [0-9.e+]+$' "$scratch/out"
 check "samples and comments only" test -z "$(sed '1d;/^$/d' "$scratch/out" | grep -vE '^(# (HELP|TYPE) |[a-zA-Z_:][a-zA-Z0-9_:]*(\{[^}]*\})? [^ ]+$)')"
+run 0 http HEAD /metrics
+check "a probe" grep -qE '^200 text/plain; version=0.0.4' "$scratch/out"
+check "without a body" test "$(sed '1d;/^$/d' "$scratch/out" | wc -l)" -eq 0
+run 0 http HEAD /healthz
+check "a probe" grep -qE '^200 ' "$scratch/out"
+check "probes are no matter for the log" test "$(grep -c refused "$node_dir/log")" -eq 0
 for call in 'GET /' 'GET /admin' 'GET /metrics/' 'GET /healthz/../metrics' 'DELETE /metrics' 'POST /metrics' 'PUT /k' \
-    'HEAD /metrics' 'GET /%1b%5b31m' 'OPTIONS /'; do
+    'GET /%1b%5b31m' 'OPTIONS /' 'HEAD /admin'; do
     # shellcheck disable=SC2086
     run 0 http $call
     check "$call is refused" grep -qE '^40[45] ' "$scratch/out"
@@ -145,6 +151,18 @@ try:
     socket.socket(socket.AF_UNIX).connect(sys.argv[1])
 except PermissionError:
     sys.exit(1)' "$http_socket"
+fi
+stop_berthd
+# A group that may read the node may read its metrics.
+start_berthd unix --metrics "unix:$http_socket" --mode 0640
+check "its mode" test "$(stat -c %a "$http_socket")" = 660
+check "as the node's" test "$(stat -c %a "$node_dir/sock")" = 660
+if [[ $(id -u) -eq 0 ]]; then
+    run 0 python3 -c '
+import os, socket, sys
+os.setgroups([])
+os.setuid(65534)
+socket.socket(socket.AF_UNIX).connect(sys.argv[1])' "$http_socket"
 fi
 # A killed daemon's socket file is in nobody's way.
 kill -KILL "$pid"

@@ -48,6 +48,25 @@ out_has "unpinned read: "
 run 0 berth bench put --size 4KiB --objects 300 --seconds 1 -n "$BERTH_NODE"
 run 0 berth ls --json
 json "d['entries'] == []"
+# Each case fits, with its defaults, into a small node, and pushes nothing out of it.
+head -c 1000000 /dev/urandom >"$scratch/megabyte"
+for i in $(seq 20); do "$bin/berth" put "mine$i" "$scratch/megabyte" || check "put" false; done
+for case in put put-batch put-group local-get local-get-batch exists prefix overhead; do
+    run 0 berth bench "$case" --seconds 1 --json -n "$BERTH_NODE"
+    json "d['bench'] == '$case' and d['objects'] > 0"
+done
+run 0 berth bench put --size 4KiB --seconds 1 -n "$BERTH_NODE"
+run 5 berth bench local-get --objects 10000000 --seconds 1 --json -n "$BERTH_NODE"
+json "d['error']['name'] == 'BERTH_EFULL' and '--may-evict' in d['error']['sentence']"
+run 5 berth bench put --size 60MiB --seconds 1 -n "$BERTH_NODE"
+err_has "before it evicts"
+run 0 berth ls --json
+json "len(d['entries']) == 20"
+run 0 berth bench put --size 4KiB --objects 16000 --seconds 1 --may-evict -n "$BERTH_NODE"
+run 2 berth bench local-get --may-evict
+# A refusal has figures.
+run 5 berth bench put --size 12MiB --objects 2 --seconds 1 --may-evict --json -n "$BERTH_NODE"
+json "d['error']['name'] == 'BERTH_EQUOTA' and d['error']['figures'][0] == 12 << 20 and 'draft-quota' in d['error']['sentence']"
 stop_berthd
 unset BERTH_NODE
 

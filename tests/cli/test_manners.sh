@@ -53,10 +53,15 @@ check "created has a zone" grep -qE 'created .* UTC$' "$scratch/out"
 run 0 berth stat tagged --json
 json "d['results'][0]['lineage'] == '0x000000000000001f'"
 run 0 berth rm tagged
-for command in get stat exists rm pins 'hold --label a' 'drop --label a'; do
+for command in get stat rm pins 'hold --label a' 'drop --label a'; do
     run 3 berth ${command%% *} none ${command#"${command%% *}"}
     check "one wording" grep -qE "'none': no such key(, or no hold of that label)?\$" "$scratch/err"
 done
+run 3 berth exists none file # an answer, said once
+check "nothing on stderr" test ! -s "$scratch/err"
+check "two answers" test "$(cat "$scratch/out")" = "$(printf 'no\tnone\nyes\tfile')"
+run 3 berth exists none --json
+json "d['results'][0]['error']['name'] == 'ENOENT' and d['exit'] == 3"
 run 0 berth ls nothing --json
 json "d['entries'] == []"
 run 0 berth hold file --label a --ttl 1h
@@ -65,6 +70,10 @@ out_has "hold        a, "
 run 0 berth pins file
 run 0 berth pins --json
 json "True"
+run 0 berth stat file --json
+version=$(python3 -c 'import json, sys; print(json.load(sys.stdin)["results"][0]["version"])' <"$scratch/out")
+run 0 berth pins file --json
+json "d['holds'][0]['version'] == '$version'"
 run 0 berth status
 out_has " sessions beside this one"
 check "no nanoseconds of phases" test "$(sed -n '/^phase/,$p' "$scratch/out" | grep -c ' ns')" -eq 0

@@ -55,7 +55,7 @@ run 0 berth status --json
 json "d['pool']['sealed_bytes'] <= 8 << 20 and d['counters']['evicted'] > 0"
 
 # What can't change, what is wrong, and what is missing: logged, and all stays as it was.
-for wrong in "mr-size = 64MiB" "max-objects = 17" "high = 200%" "nonsense = 1" "low = 12MiB" "class = 12KiB"; do
+for wrong in "mr-size = 64MiB" "max-objects = 17000" "high = 200%" "nonsense = 1" "low = 12MiB" "class = 12KiB"; do
     write_config "log-format = json" "high = 9MiB" "low = 4MiB" "$wrong"
     hangup
     check "$wrong: refused" grep -q 'not reloaded, nothing has changed: .' <(grep 'configuration ' "$node_dir/log" | tail -n 1)

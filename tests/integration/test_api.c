@@ -444,6 +444,7 @@ static void full_pool_has_figures(void **state)
     berth_error(embedded, &e);
     assert_int_equal(e.figure[0], sizeof data);
     assert_true(e.figure[3] > 0);
+    assert_non_null(strstr(e.sentence, " in use by readers"));
     berth_release(embedded, v, n);
     put_new("f-after", data, sizeof data);
 }

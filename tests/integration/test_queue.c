@@ -80,6 +80,15 @@ static void queue_runs_every_operation(void **state)
     assert_int_equal(run_op(q, &op), 0);
     op = (struct berth_op){.opcode = BERTH_OP_ABORT, .draft = &d, .n = 1};
     assert_int_equal(run_op(q, &op), 0);
+    struct berth_draft group[2] = {{.data = buffer}, {.data = buffer}};
+    op = (struct berth_op){.opcode = BERTH_OP_CREATE, .key = key_of("o"), .size = 4, .draft = &group[0]};
+    assert_int_equal(run_op(q, &op), BERTH_KEPT);
+    op = (struct berth_op){.opcode = BERTH_OP_SEAL, .draft = group, .n = 1};
+    assert_int_equal(run_op(q, &op), 1); /* it was kept: there is no draft */
+    op = (struct berth_op){.opcode = BERTH_OP_CREATE, .key = key_of("r"), .size = 4, .draft = &group[1]};
+    assert_int_equal(run_op(q, &op), 0);
+    op = (struct berth_op){.opcode = BERTH_OP_SEAL, .draft = group, .n = 2};
+    assert_int_equal(run_op(q, &op), 1);
     op = (struct berth_op){.opcode = BERTH_OP_PUT, .key = key_of("o"), .data = "x", .size = 1};
     assert_int_equal(run_op(q, &op), BERTH_KEPT);
     op = (struct berth_op){.opcode = BERTH_OP_GET, .key = key_of("o"), .view = &v, .flags = BERTH_VERIFY};

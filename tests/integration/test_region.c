@@ -246,7 +246,19 @@ static void another_format(void **unused)
     expect_empty(&s, "another format");
     assert_int_equal(truncate(at("r/pool-0"), 4096), 0);
     expect_empty(&s, "another format");
+    assert_int_equal(truncate(at("r/tails"), 4096), 0);
+    expect_empty(&s, "another format");
+    static const char *const names[] = {"r/slots", "r/tails", "r/pool-0"};
+    for (unsigned i = 0; i < 3; i++) {
+        assert_int_equal(unlink(at(names[i])), 0);
+        expect_empty(&s, "missing");
+    }
+    assert_int_equal(unlink(at("r/slots")), 0); /* most of it */
+    assert_int_equal(unlink(at("r/pool-0")), 0);
+    assert_int_equal(unlink(at("r/index/data.mdb")), 0);
+    expect_empty(&s, "missing");
     assert_int_equal(unlink(at("r/tails")), 0);
+    assert_int_equal(unlink(at("r/index/data.mdb")), 0);
     expect_empty(&s, "missing");
     assert_int_equal(unlink(at("r/index/data.mdb")), 0);
     expect_empty(&s, "missing");

@@ -33,11 +33,16 @@ static bool said(const char *text)
 static void test_a_class_without_effect(void **state)
 {
     (void)state;
-    daemon_start(&d, (const char *[]){"--pool", "64MiB", "--class", "68KiB,300KiB,2MiB,8MiB,1900KiB", NULL});
+    daemon_start(&d, (const char *[]){"--pool", "64MiB", "--class", "68KiB,300KiB,2MiB,8MiB,1900KiB", "--class",
+                                      "24KiB,27KiB,5000,100", NULL});
     assert_true(said(" warning class 2.0 MiB is not used: whole 2 MiB units cost no more of the pool"));
     assert_true(said(" warning class 8.0 MiB is not used: a slab of this pool has at most 4.0 MiB"));
     assert_true(said(" warning class 1.9 MiB is not used: "));
-    assert_false(said("class 68 KiB is not used"));
+    assert_false(said("class 68 KiB is not used") || said("class 300 KiB is not used"));
+    assert_true(said(" warning class 24 KiB is not used: slots of this size are there without it"));
+    assert_true(said(" warning class 28 KiB is not used: slots of this size are there without it"));
+    assert_true(said(" warning class 8.0 KiB is not used: slots of this size are there without it"));
+    assert_true(said(" warning class 4.0 KiB is not used: slots of this size are there without it"));
     daemon_end(&d);
 }
 
@@ -100,6 +105,115 @@ static void test_a_lookup_that_is_gone(void **state)
     assert_int_equal(berth_put(old, key_of("three"), "x", 1, NULL), BERTH_ERESTART);
     berth_close(old);
     berth_close(b);
+    daemon_end(&d);
+}
+
+/* ---- who never asks the node ---- */
+
+#define CALLS 6
+#define LEARNS_MS 5000 /* far above what berth.h says, for a machine that is busy */
+
+struct learner {
+    struct berth *b;
+    int call;
+};
+
+/* One call that what is mapped could answer for ever. */
+static long call_once(struct berth *b, int call)
+{
+    struct berth_key key = key_of("old");
+    struct berth_view v = {0};
+    uint8_t present;
+    char buffer[8];
+    long rc = call == 0   ? berth_get(b, key, &v, 0, BERTH_FOREVER)
+              : call == 1 ? berth_get_many(b, &key, 1, &v, 0, BERTH_FOREVER)
+              : call == 2 ? berth_prefix(b, &key, 1, &v, 0, BERTH_FOREVER)
+              : call == 3 ? berth_exists(b, &key, 1, &present, 0)
+              : call == 4 ? berth_get_into(b, key, buffer, sizeof buffer, 0, BERTH_FOREVER)
+                          : berth_put(b, key, "old", 3, NULL);
+    if (rc >= 0 && v.data) {
+        berth_release(b, &v, 1);
+    }
+    return rc;
+}
+
+static bool has_learned(void *arg)
+{
+    const struct learner *l = arg;
+    return call_once(l->b, l->call) == BERTH_ERESTART;
+}
+
+static void open_learners(struct learner *l)
+{
+    for (int i = 0; i < CALLS; i++) {
+        struct berth_open_opts o = {.size = sizeof o, .flags = i < CALLS - 1 ? BERTH_OPEN_READER : 0};
+        l[i].call = i;
+        assert_int_equal(berth_open(&l[i].b, d.node, &o), 0);
+    }
+}
+
+static void learn(struct learner *l)
+{
+    for (int i = 0; i < CALLS; i++) {
+        if (!eventually(has_learned, &l[i], LEARNS_MS)) {
+            fail_msg("call %d never heard that its node was replaced", i);
+        }
+        assert_int_equal(call_once(l[i].b, (i + 1) % (CALLS - 1)), BERTH_ERESTART); /* and so does every other */
+        berth_close(l[i].b);
+    }
+}
+
+static void test_who_only_reads_learns_of_another_node(void **state)
+{
+    (void)state;
+    struct learner l[CALLS];
+    daemon_start(&d, (const char *[]){"--pool", "4MiB", NULL});
+    for (int round = 0; round < 4; round++) { /* another pool or another lookup, after a stop or a kill */
+        char command[160];
+        struct berth *b = daemon_open(&d, "puts");
+        berth_put(b, key_of("old"), "old", 3, NULL);
+        open_learners(l);
+        round & 1 ? daemon_kill(&d) : (void)daemon_stop(&d);
+        for (int i = 0; i < CALLS; i++) { /* what is mapped goes on meanwhile */
+            assert_true(call_once(l[i].b, l[i].call) >= 0);
+        }
+        snprintf(command, sizeof command, "rm -rf %s%s", d.region, round & 2 ? "/lookup" : "");
+        assert_int_equal(system(command), 0);
+        daemon_again(&d);
+        learn(l);
+        berth_close(b);
+    }
+    daemon_end(&d);
+}
+
+/* The same node again is none of this: they go on, and attach again by themselves. */
+static bool all_attached(void *arg)
+{
+    struct learner *l = arg;
+    for (int i = 0; i < CALLS; i++) {
+        assert_true(call_once(l[i].b, l[i].call) >= 0);
+    }
+    struct berth *b = daemon_open(&d, "looks");
+    double n = daemon_number(b, "node.attached");
+    berth_close(b);
+    return n == CALLS + 1;
+}
+
+static void test_who_only_reads_goes_on_with_the_same_node(void **state)
+{
+    (void)state;
+    struct learner l[CALLS];
+    daemon_start(&d, (const char *[]){"--pool", "4MiB", NULL});
+    struct berth *b = daemon_open(&d, "puts");
+    put(b, "old");
+    berth_close(b);
+    open_learners(l);
+    daemon_kill(&d);
+    daemon_again(&d);
+    assert_true(eventually(all_attached, l, LEARNS_MS));
+    for (int i = 0; i < CALLS; i++) {
+        berth_close(l[i].b);
+    }
     daemon_end(&d);
 }
 
@@ -225,10 +339,16 @@ static void test_refusals_in_a_loop(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_class_without_effect),     cmocka_unit_test(test_a_region_on_disk),
-        cmocka_unit_test(test_a_lookup_that_is_gone),      cmocka_unit_test(test_an_empty_start_is_a_warning),
-        cmocka_unit_test(test_ended_sessions_are_details), cmocka_unit_test(test_a_start_that_fails),
-        cmocka_unit_test(test_a_probe_is_no_refusal),      cmocka_unit_test(test_signals),
+        cmocka_unit_test(test_a_class_without_effect),
+        cmocka_unit_test(test_a_region_on_disk),
+        cmocka_unit_test(test_a_lookup_that_is_gone),
+        cmocka_unit_test(test_who_only_reads_learns_of_another_node),
+        cmocka_unit_test(test_who_only_reads_goes_on_with_the_same_node),
+        cmocka_unit_test(test_an_empty_start_is_a_warning),
+        cmocka_unit_test(test_ended_sessions_are_details),
+        cmocka_unit_test(test_a_start_that_fails),
+        cmocka_unit_test(test_a_probe_is_no_refusal),
+        cmocka_unit_test(test_signals),
         cmocka_unit_test(test_refusals_in_a_loop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -107,7 +107,15 @@ static void become(gid_t group)
     prctl(PR_SET_PDEATHSIG, SIGKILL); /* setuid took it back */
 }
 
-static void every_change_is_refused(struct berth *b)
+/* Whoever opened the handle as a reader is not told of another user. */
+static bool says_why(bool foreign)
+{
+    struct berth_error_info e;
+    berth_error(NULL, &e);
+    return strstr(e.sentence, foreign ? "another user's node" : "opened as a reader") != NULL;
+}
+
+static void every_change_is_refused(struct berth *b, bool foreign)
 {
     struct berth_draft draft;
     struct berth_queue *q;
@@ -117,7 +125,8 @@ static void every_change_is_refused(struct berth *b)
     CHECK(berth_put(b, key_of("object"), "x", 1, NULL) == BERTH_EREADONLY);
     CHECK(berth_create(b, key_of("mine"), 1, NULL, &draft) == BERTH_EREADONLY);
     CHECK(berth_remove(b, key_of("object"), NULL) == BERTH_EREADONLY);
-    CHECK(berth_hold(b, key_of("object"), "l", 0) == BERTH_EREADONLY);
+    CHECK(says_why(foreign));
+    CHECK(berth_hold(b, key_of("object"), "l", 0) == BERTH_EREADONLY && says_why(foreign));
     CHECK(berth_drop(b, key_of("object"), "l") == BERTH_EREADONLY);
     CHECK(berth_revoke(b, key_of("object")) == BERTH_EREADONLY);
     CHECK(berth_namespace(b, "new", &ns) == BERTH_EREADONLY && ns == 99);
@@ -157,7 +166,7 @@ static int other_user(void *arg)
     CHECK(writable_mappings() == 0);
     CHECK(write_faults(v.data));
     everything_can_be_read(b);
-    every_change_is_refused(b);
+    every_change_is_refused(b, true);
     child_tell('p');
     CHECK(child_hear() == 'g');
     CHECK(payload_is(v.data, v.size, "object")); /* removed, and the pool turned over, but pinned */
@@ -330,7 +339,7 @@ static int stray_writer(void *arg)
     CHECK(payload_is(v.data, v.size, "object"));
     if (arg) {
         CHECK(writable_mappings() == 0);
-        every_change_is_refused(b);
+        every_change_is_refused(b, false);
     }
     berth_close(b);
     return 0;
@@ -423,6 +432,39 @@ static void test_revoke_ends_who_pins(void **state)
     daemon_end(&d);
 }
 
+/* An object that was removed or replaced is asked for, and its readers are ended, by its key still. */
+static void test_removed_objects_have_their_key(void **state)
+{
+    (void)state;
+    struct child on_a[3], on_b;
+    daemon_start(&d, (const char *[]){"--pool", "8MiB", NULL});
+    struct berth *b = daemon_open(&d, "admin");
+    for (int i = 0; i < 3; i++) {
+        put(b, "a", SIZE);
+        start_pinner(&on_a[i], "a");
+        assert_int_equal(berth_remove(b, key_of("a"), NULL), 0);
+    }
+    struct berth_key key = key_of("a");
+    char *text;
+    assert_int_equal(berth_query(b, BERTH_PINS, &key, &text), 0);
+    assert_non_null(strstr(text, "\"found\": true"));
+    assert_non_null(strstr(text, "\"retired\""));
+    free(text);
+    put(b, "a", SIZE);
+    start_pinner(&on_b, "a");
+    assert_int_equal(revoke_by_tool("a"), 0);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(child_wait(&on_a[i]), 128 + SIGKILL);
+    }
+    assert_int_equal(child_wait(&on_b), 128 + SIGKILL);
+    assert_true(eventually(nothing_retired, b, 10000));
+    assert_int_equal(berth_query(b, BERTH_PINS, &(struct berth_key){.data = "none", .size = 4}, &text), 0);
+    assert_non_null(strstr(text, "\"found\": false"));
+    free(text);
+    berth_close(b);
+    daemon_end(&d);
+}
+
 int main(void)
 {
     printf("seed 0 (nothing is random here)\n");
@@ -434,6 +476,7 @@ int main(void)
         cmocka_unit_test(test_no_node_is_said_clearly),
         cmocka_unit_test(test_stray_writes_fault),
         cmocka_unit_test(test_revoke_ends_who_pins),
+        cmocka_unit_test(test_removed_objects_have_their_key),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -199,6 +199,24 @@ static void finish_resolves(void **unused)
     assert_true(s.threads >= 1 && s.threads <= 8);
     assert_true(s.index_size >= 25600 * 256);
 
+    /* What is made is what is shown. */
+    static const struct {
+        const char *asked;
+        uint64_t made;
+    } objects[] = {{"1", 4096}, {"64", 4096}, {"4096", 4096}, {"4097", 4608}, {"10000", 10240}};
+    for (unsigned i = 0; i < sizeof objects / sizeof *objects; i++) {
+        char shown[32];
+        settings_init(&s);
+        assert_int_equal(set("max-objects", objects[i].asked, ORIGIN_FLAG), 0);
+        assert_int_equal(settings_finish(&s, why, sizeof why), 0);
+        assert_int_equal(s.max_objects, objects[i].made);
+        unsigned at = 0;
+        while (strcmp(settings_table[at].name, "max-objects") != 0)
+            at++;
+        settings_value(&s, at, shown, sizeof shown);
+        assert_int_equal(strtoull(shown, NULL, 10), objects[i].made);
+    }
+
     settings_init(&s);
     assert_int_equal(set("pool", "5G", ORIGIN_FLAG), 0);
     assert_int_equal(set("high", "12.5%", ORIGIN_FLAG), 0);

@@ -100,7 +100,10 @@ int bench_open(struct bench *b, uint64_t slots, uint64_t room_slots)
             return cli_fail_last(error, b->url);
     }
     error = berth_queue_open(b->b, BENCH_QUEUE, &b->queue);
-    return error ? bench_close(b, bench_fail(error)) : 0;
+    if (error)
+        return bench_close(b, bench_fail(error));
+    error = b->url ? bench_fit(b) : 0;
+    return error ? bench_close(b, error) : 0;
 }
 
 /* ---- pipelined operations ---- */

@@ -36,6 +36,9 @@ struct bench {
     unsigned depth, threads, key_size, seconds;
     uint64_t filled; /* keys 0 .. filled are there */
     bool evict;
+    bool objects_given;   /* by the user: else fewer than the default may be taken */
+    bool may_evict;       /* what others have put on the node that was named */
+    uint64_t draft_bytes; /* of a node that was named: most that may be unsealed at once; 0: no limit */
     int64_t pause_ns;
     struct bench_node node; /* of our own */
     struct berth *b;
@@ -56,6 +59,9 @@ struct bench_result {
 /* Starts the node, with room for `slots` objects of the case's size and room_slots more; evict: above that many.
  * With -n it connects. 0, or an exit code after the error was reported. */
 int bench_open(struct bench *b, uint64_t slots, uint64_t room_slots);
+/* On a node that was named: makes the case's default number of objects small enough that none of the node's is evicted.
+ * 0, or an exit code after it was reported that there is no room. */
+int bench_fit(struct bench *b);
 /* Closes and stops; returns `code`, or CLI_FAILED if the node did not stop cleanly. */
 int bench_close(struct bench *b, int code);
 

@@ -243,9 +243,11 @@ static void report(struct put_run *r, const char *unit)
 
 static uint64_t target_bytes(const struct bench *b)
 {
-    uint64_t step = bench_slot_bytes(b->size);
+    uint64_t step = bench_slot_bytes(b->size), most = TARGET_BYTES;
 
-    return step > TARGET_BYTES ? step : TARGET_BYTES / step * step;
+    if (b->draft_bytes && b->draft_bytes / 2 / TARGETS < most) /* half of them; puts have the others */
+        most = b->draft_bytes / 2 / TARGETS;
+    return step > most ? step : most / step * step;
 }
 
 static int make_targets(struct put_run *r)
@@ -331,7 +333,7 @@ static int run_puts(struct bench *b, int (*slice)(struct put_run *, uint64_t), c
     }
     free(r);
     if (error)
-        code = error == -ENOMEM ? bench_no_memory() : cli_fail(error, b->which->name, berth_error_text(error));
+        code = error == -ENOMEM ? bench_no_memory() : cli_fail_last(error, b->which->name);
     return bench_close(b, code);
 }
 

@@ -8,6 +8,8 @@
 #include "tools/cli.h"
 #include "tools/replay/content.h"
 
+#define SETTLE_SECONDS 10
+#define SETTLE_LOOK_NS INT64_C(100000)
 #define ROOM_SECONDS INT64_C(60) /* how long a put waits for room that others hold */
 #define REAP 64u
 
@@ -25,7 +27,7 @@ struct replay_client {
     int64_t since;
 };
 
-const char *const replay_phase_names[REPLAY_PHASES] = {"pin", "verify", "create", "copy", "seal", "release"};
+const char *const replay_phase_names[REPLAY_PHASES] = {"pin", "verify", "create", "copy", "seal", "release", "settle"};
 
 /* The time since the last lap belongs to this phase. */
 static void lap(struct replay_client *r, enum replay_phase phase)
@@ -216,6 +218,38 @@ static int request(struct replay_client *r, const struct trace_request *q)
 
 /* ---- all requests ---- */
 
+/* 1: the node has at most as many blocks as it is to have; 0: it still evicts. */
+static int settled(struct replay_client *r)
+{
+    char *text = NULL;
+    json_t *status;
+    int error = berth_query(r->b, BERTH_STATUS, NULL, &text), is;
+
+    if (error)
+        return error;
+    status = json_loads(text, 0, NULL);
+    is = cli_json_int(status, "pool/sealed_bytes") <= cli_json_int(status, "pool/high_bytes");
+    json_decref(status);
+    free(text);
+    return is;
+}
+
+/* The node evicts while the next request is under way already: of few blocks those few would be many. */
+static int settle(struct replay_client *r)
+{
+    int64_t end = cli_now() + SETTLE_SECONDS * INT64_C(1000000000);
+    struct timespec pause = {.tv_nsec = SETTLE_LOOK_NS};
+    int is;
+
+    r->since = cli_now();
+    while ((is = settled(r)) == 0 && cli_now() < end)
+        nanosleep(&pause, NULL);
+    lap(r, REPLAY_SETTLE);
+    if (is > 0)
+        return 0;
+    return failed(r->c, is < 0 ? is : -ETIMEDOUT, "wait for the node to evict");
+}
+
 static void wait_for_its_time(const struct replay_job *job, const struct trace_request *q)
 {
     double since_first = (double)q->timestamp_ms - (double)job->trace->requests[0].timestamp_ms;
@@ -229,6 +263,7 @@ static void wait_for_its_time(const struct replay_job *job, const struct trace_r
 int replay_client_run(struct replay_client *r)
 {
     const struct replay_job *job = r->job;
+    uint64_t written;
     int error = 0;
 
     while (!error && !atomic_load(&job->shared->stop)) {
@@ -238,7 +273,10 @@ int replay_client_run(struct replay_client *r)
             break;
         if (job->speed > 0)
             wait_for_its_time(job, &job->trace->requests[i]);
+        written = r->c->written_bytes;
         error = request(r, &job->trace->requests[i]);
+        if (!error && job->settle && r->c->written_bytes > written)
+            error = settle(r);
         if (job->progress)
             job->progress(job->arg, i + 1);
     }

@@ -16,7 +16,16 @@
 
 #define REPLAY_URL 512
 
-enum replay_phase { REPLAY_PIN, REPLAY_VERIFY, REPLAY_CREATE, REPLAY_COPY, REPLAY_SEAL, REPLAY_RELEASE, REPLAY_PHASES };
+enum replay_phase {
+    REPLAY_PIN,
+    REPLAY_VERIFY,
+    REPLAY_CREATE,
+    REPLAY_COPY,
+    REPLAY_SEAL,
+    REPLAY_RELEASE,
+    REPLAY_SETTLE, /* between requests, outside of their time */
+    REPLAY_PHASES
+};
 extern const char *const replay_phase_names[REPLAY_PHASES];
 
 struct replay_counts {
@@ -42,6 +51,7 @@ struct replay_job {
     uint64_t block_size;
     double speed; /* of the trace's own time; 0: as fast as it can */
     int64_t timeout_ns;
+    bool settle; /* after a request that put something: wait until the node is below its high watermark again */
     struct replay_shared *shared;
     void (*progress)(void *arg, uint64_t requests); /* of a client in this process; may be NULL */
     void *arg;

@@ -173,8 +173,8 @@ static void print_load(const struct replay_report *r)
         printf(", generated with seed %" PRIu64, r->seed);
     putchar('\n');
     if (r->capacity)
-        printf("  %-16s%s blocks of %s different ones\n", "capacity", grouped(a, r->capacity),
-               grouped(b, r->trace->distinct));
+        printf("  %-16s%s block%s of %s different one%s\n", "capacity", grouped(a, r->capacity),
+               r->capacity == 1 ? "" : "s", grouped(b, r->trace->distinct), r->trace->distinct == 1 ? "" : "s");
     printf("  %-16s%s%s%s\n", "evicted", grouped(a, r->evictions), r->capacity ? ", policy " : "",
            r->capacity ? r->policy : "");
 }
