@@ -213,6 +213,23 @@ static void test_good_bye(void **unused)
     assert_int_equal(system(command), 0);
 }
 
+/* An application's own node is a peer as berthd is. */
+static void test_embedded_peer(void **unused)
+{
+    (void)unused;
+    char url[400];
+    struct berth *b = NULL;
+    make_list(2);
+    start(1);
+    snprintf(url, sizeof url, "embedded:?pool=8MiB&lock=off&log-level=error&name=alpha&peers=%s", list);
+    assert_int_equal(berth_open(&b, url, NULL), 0);
+    expect_state(1, 0, "up");
+    berth_close(b);
+    expect_state(1, 0, "down");
+    assert_true(daemon_says(&node[1], "peer 'alpha' is down: 'alpha' has stopped", SOON_MS));
+    daemon_end(&node[1]);
+}
+
 /* ---- who is not let in ---- */
 
 static void expect_refusal(const char *const *first, const char *const *second, const char *sentence)
@@ -386,6 +403,7 @@ int main(void)
         cmocka_unit_test(test_three_find_each_other),
         cmocka_unit_test(test_killed_ones_come_back),
         cmocka_unit_test(test_good_bye),
+        cmocka_unit_test(test_embedded_peer),
         cmocka_unit_test(test_another_cluster),
         cmocka_unit_test(test_another_list),
         cmocka_unit_test(test_another_name),
