@@ -129,6 +129,7 @@ struct peers {
     struct transport_stats last; /* when strangers were told of */
     uint64_t strangers;
     int64_t strangers_told;          /* CLOCK_MONOTONIC ns */
+    int64_t strangers_due;           /* .. when the next line may be written; INT64_MAX: none is due */
     char refused[TRANSPORT_WHY_MAX]; /* what the log was told last of connections that were not let in .. */
     int64_t refused_at;              /* .. when */
     struct home_part *home;
