@@ -48,7 +48,8 @@ static void test_put(void **state)
 {
     (void)state;
     struct core c;
-    for (uint32_t ns = 0; ns < 2; ns++) {
+    for (unsigned replaces = 0; replaces < 2; replaces++) {
+        uint32_t ns = replaces ? NS_R : 0;
         begin(&c, ns);
         assert_int_equal(core_put(&c, 1, victim, 100, ns), 0);
         uint32_t slot = core_find(&c, victim, ns);

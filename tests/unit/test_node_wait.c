@@ -281,10 +281,10 @@ static void test_create_of_a_replaceable_key(void **state)
     core_open(&c, 64 * MIB, with_namespace);
     core_attach(&c, 1);
     core_attach(&c, 2);
-    assert_int_equal(core_put(&c, 1, "k", 10, 1), 0);
-    assert_int_equal(create(&c, 1, "k", MSG_JOIN, 1, 10)->status, 0); /* it is there, but nobody writes it */
-    assert_int_equal(create(&c, 2, "k", MSG_JOIN, 1, 10)->status, MSG_WRITING);
-    assert_int_equal(create(&c, 2, "k", 0, 1, 10)->figure[1], MSG_WRITING);
+    assert_int_equal(core_put(&c, 1, "k", 10, NS_R), 0);
+    assert_int_equal(create(&c, 1, "k", MSG_JOIN, NS_R, 10)->status, 0); /* it is there, but nobody writes it */
+    assert_int_equal(create(&c, 2, "k", MSG_JOIN, NS_R, 10)->status, MSG_WRITING);
+    assert_int_equal(create(&c, 2, "k", 0, NS_R, 10)->figure[1], MSG_WRITING);
     core_close(&c);
 }
 

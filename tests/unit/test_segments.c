@@ -242,10 +242,10 @@ static void test_cells_come_back(void **state)
     assert_int_equal(put(&c, "k", 10000, 12, 0, list_checksum(3)), 0);
     assert_int_equal(put(&c, "k", 10000, 12, 0, list_checksum(3)), BERTH_KEPT);
     core_check(&c);
-    assert_int_equal(put(&c, "k", 10000, 12, 1, list_checksum(3)), 0);
-    uint32_t old = core_find(&c, "k", 1);
+    assert_int_equal(put(&c, "k", 10000, 12, NS_R, list_checksum(3)), 0);
+    uint32_t old = core_find(&c, "k", NS_R);
     c.pinned[old] = 1;
-    assert_int_equal(put(&c, "k", 4 * MIB, 12, 1, list_checksum(1024)), 0);
+    assert_int_equal(put(&c, "k", 4 * MIB, 12, NS_R, list_checksum(1024)), 0);
     core_check(&c);
     uint32_t n;
     assert_non_null(lookup_sums(&c.lookup, &c.headers[old], &n)); /* of a reader of the old one */
@@ -257,7 +257,7 @@ static void test_cells_come_back(void **state)
     core_tick(&c, 2000000000);
     core_check(&c);
     assert_int_equal(core_key(&c, 1, MSG_REMOVE, "k", 0), 0);
-    assert_int_equal(core_key(&c, 1, MSG_REMOVE, "k", 1), 0);
+    assert_int_equal(core_key(&c, 1, MSG_REMOVE, "k", NS_R), 0);
     create(&c, "dies", 10000, 12, 0);
     core_event(&c, (struct node_event){.kind = EV_DEAD, .session = 1});
     core_tick(&c, 2000000000);
