@@ -239,7 +239,9 @@ void remote_close(struct remote *r)
 static size_t encode(struct remote *r, struct wire_message *m, const struct wire_item *items, uint32_t n)
 {
     struct wire_writer w;
-    assert_int_equal(wire_begin(&w, r->buffer, sizeof r->buffer, m), 0);
+    if (wire_begin(&w, r->buffer, sizeof r->buffer, m) < 0) {
+        fail_msg("%s: %s", wire_name(m->head.op), wire_fault_text(w.fault));
+    }
     for (uint32_t i = 0; i < n; i++) {
         assert_int_equal(wire_add(&w, &items[i]), 0);
     }
@@ -321,10 +323,9 @@ int32_t remote_state(struct remote *r, uint32_t slot, uint64_t generation, uint6
 
 void remote_corrupt(struct remote *r, const char *key, const struct wire_lease *l)
 {
-    struct wire_message m = {.head = {.op = WIRE_CORRUPT},
-                             .corrupt = {.lease = l->id,
-                                         .version = l->version,
-                                         .key = {.data = key, .size = (uint32_t)strlen(key)}}};
+    struct wire_message m = {
+        .head = {.op = WIRE_CORRUPT},
+        .corrupt = {.lease = l->id, .version = l->version, .key = {.data = key, .size = (uint32_t)strlen(key)}}};
     remote_tell(r, &m, NULL, 0);
 }
 
