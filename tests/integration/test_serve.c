@@ -263,8 +263,11 @@ static void test_killed_reader(void **unused)
     expect_number("remote.leases", 1); /* what is in the sockets may still be on its way */
     assert_int_equal(berth_remove(b, key_of("big"), NULL), 0);
     expect_number("slots.retired", 1);
+    payload_fill(payload, 12 * MIB, "next");
+    assert_int_equal(berth_put(b, key_of("next"), payload, 12 * MIB, NULL), BERTH_EFULL);
     expect_at_least("counters.leases_expired", 1);
     expect_at_least("counters.freed", 1);
+    assert_int_equal(berth_put(b, key_of("next"), payload, 12 * MIB, NULL), 0);
     end();
 }
 
@@ -515,6 +518,48 @@ static void test_restart(void **unused)
     end();
 }
 
+/* ---- what is said of it ---- */
+
+static void says(const char *command, const char *text)
+{
+    static char out[1 << 16];
+    FILE *f = popen(command, "r");
+    assert_non_null(f);
+    size_t n = fread(out, 1, sizeof out - 1, f);
+    out[n] = '\0';
+    assert_int_equal(pclose(f), 0);
+    if (!strstr(out, text)) {
+        fail_msg("%s: no '%s' in: %s", command, text, out);
+    }
+}
+
+static void test_reports(void **unused)
+{
+    struct wire_lease l;
+    char command[700], *text = NULL;
+    const char *bin = getenv("BERTH_BIN");
+    (void)unused;
+    start("5s", "50%");
+    put("shown", 1000);
+    remote_open(&reader, address, "reader");
+    leases_ok(&reader, "shown", &l);
+    snprintf(command, sizeof command, "%s/berth --node %s pins", bin ? bin : "build/release/bin", d.node);
+    says(command, "lease reader ");
+    says(command, "shown (in flight)"); /* as every lease begins */
+    reads_well(&reader, "shown", &l);
+    expect_at_least("remote.served", 1);
+    assert_int_equal(berth_query(b, BERTH_METRICS, NULL, &text), 0);
+    assert_non_null(strstr(text, "\nberth_remote_sent_bytes_total{peer=\"\"} 1000\n"));
+    assert_non_null(strstr(text, "\nberth_leases 1\n"));
+    assert_non_null(strstr(text, "\nberth_remote_gets_total 0\n"));
+    free(text);
+    assert_int_equal(berth_remove(b, key_of("shown"), NULL), 0);
+    remote_close(&reader);
+    expect_at_least("counters.removed", 1);
+    says(command, "removed, waits for this lease");
+    end();
+}
+
 /* ---- damage ---- */
 
 static void damage(const struct wire_lease *l)
@@ -596,6 +641,7 @@ int main(void)
         cmocka_unit_test(test_prefix),
         cmocka_unit_test(test_hostile),
         cmocka_unit_test(test_restart),
+        cmocka_unit_test(test_reports),
         cmocka_unit_test(test_corrupt),
     };
     return cmocka_run_group_tests(tests, make_buffers, free_buffers);
