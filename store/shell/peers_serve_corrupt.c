@@ -1,6 +1,6 @@
-/* peers_serve_corrupt.c: a peer says that an object is damaged (PROTOCOLS rule 21): the owner looks for itself, and takes
- * it out of use only if it is so. Nobody's word costs an object, and a word costs at most one pass over it in CLEARED_NS,
- * a piece in each turn.
+/* peers_serve_corrupt.c: a peer says that an object is damaged (PROTOCOLS rule 21): the owner looks for itself, and
+ * takes it out of use only if it is so. Nobody's word costs an object, and a word costs at most one pass over it in
+ * CLEARED_NS, a piece in each turn.
  */
 #include "store/shell/peers_serve_internal.h"
 
