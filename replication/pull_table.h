@@ -1,5 +1,5 @@
-/* pull_table.h: a hash table whose links stand in its members. No allocation after pull_table_create, no order by address:
- * members of one chain stand newest first. One thread at a time.
+/* pull_table.h: a hash table whose links stand in its members. No allocation after pull_table_create, no order by
+ * address: members of one chain stand newest first. One thread at a time.
  */
 #ifndef BERTH_REPLICATION_PULL_TABLE_H
 #define BERTH_REPLICATION_PULL_TABLE_H

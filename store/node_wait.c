@@ -291,8 +291,10 @@ void waits_expire(struct node *n)
 
 void waits_free(struct node *n)
 {
-    while (n->waits) {
-        call_free(n, n->waits);
+    struct wait_call *next;
+    for (struct wait_call *w = n->waits; w; w = next) {
+        next = w->next;
+        free(w);
     }
     free(n->waited);
 }
