@@ -205,6 +205,17 @@ void serve_part_command(struct peers *p, const struct node_command *c); /* LEASE
 int serve_part_admit(struct peers *p, struct link *from, const struct transport_want *want, uint64_t *token);
 void serve_part_served(struct peers *p, struct link *from, uint64_t lease, uint64_t token, int status);
 
+/* Leases for `from` of n keys (1 to LEASE_KEYS_MAX) that are asked for in another way than by LEASE: grants as CMD_LEASED
+ * has them, one a key. `done` is called exactly once: from within, or later, in dispatch context too; n = 0: there are
+ * none (the link has ended, the node stops, too much waits). ttl_ns 0: the default. Turn context. -EINVAL, -ENOMEM: done
+ * is not called. */
+typedef void serve_granted_fn(void *arg, const struct lease_grant *grants, uint32_t n);
+int serve_part_grant(struct peers *p, struct link *from, const struct key_ref *keys, uint32_t n, int64_t ttl_ns,
+                     serve_granted_fn *done, void *arg);
+/* A grant with status 0, as messages have it. */
+void serve_part_lease_of(const struct lease_grant *g, struct wire_lease *out);
+void serve_part_metrics(const struct peers *p, FILE *f);
+
 int pull_part_open(struct peers *p, char *why, size_t why_size);
 void pull_part_close(struct peers *p);
 int64_t pull_part_timer(const struct peers *p);
