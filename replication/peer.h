@@ -37,6 +37,7 @@ struct peer_identity {
     uint64_t region_id;
     uint64_t incarnation;
     uint64_t pool_bytes;
+    uint64_t revision; /* of the member list: members of different ones refuse each other. A client's is 0 */
     uint64_t features;
     uint32_t largest; /* bytes of the largest message that it takes */
     uint16_t version_min, version_max;
@@ -50,6 +51,10 @@ struct peer_config {
     int64_t silence_ns;   /* nothing received for so long: PING */
     int64_t gone_ns;      /* and so long: the other side is gone; > silence_ns */
     int64_t hello_ns;     /* from peer_create until up */
+    /* NULL, or: whether the owner takes the other side for a peer, once it has said who it is and before it is told
+     * anything: 0, or the negative code of the refusal with a sentence in why (at most `size` bytes with its NUL). */
+    int32_t (*fit)(void *env, const struct peer_identity *other, char *why, size_t size);
+    void *env;
 };
 
 /* The constants above, version WIRE_VERSION, messages of WIRE_MESSAGE_MAX bytes; self's names, region, address to

@@ -58,6 +58,7 @@ static struct wire_message greeting(const struct peer_identity *self, enum wire_
                                   .region_id = self->region_id,
                                   .incarnation = self->incarnation,
                                   .pool_bytes = self->pool_bytes,
+                                  .revision = self->revision,
                                   .largest = self->largest,
                                   .cluster = text_of(self->cluster),
                                   .node = text_of(self->node),
@@ -93,6 +94,7 @@ static void learn(struct peer *p)
     *o = (struct peer_identity){.region_id = h->region_id,
                                 .incarnation = h->incarnation,
                                 .pool_bytes = h->pool_bytes,
+                                .revision = h->revision,
                                 .features = h->features,
                                 .largest = h->largest,
                                 .version_min = h->version_min,
@@ -120,13 +122,21 @@ static int32_t unfit(struct peer *p)
         snprintf(why, room, "'%s' and '%s' have the same region: a node is no peer of its own", us->node, them->node);
         return -EADDRINUSE;
     }
+    if (!us->client && !them->client && us->revision != them->revision) {
+        snprintf(
+            why, room,
+            "the member lists of '%.40s' and '%.40s' differ (%016llx and %016llx): names, weights and 'homes' must "
+            "be the same on all",
+            us->node, them->node, (unsigned long long)us->revision, (unsigned long long)them->revision);
+        return BERTH_EVERSION;
+    }
     bool fits = them->client ? !them->address[0] : peer_address_fits(them->address);
     if (!fits) {
         snprintf(why, room, "nobody can reach '%s' at its address '%.100s': it must say one of its own", them->node,
                  them->address);
         return -EADDRNOTAVAIL;
     }
-    return 0;
+    return p->config.fit ? p->config.fit(p->config.env, them, why, room) : 0;
 }
 
 /* The greatest version that both have, or 0 and p->text. */

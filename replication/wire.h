@@ -148,6 +148,7 @@ struct wire_hello {                    /* HELLO, WELCOME */
     uint64_t region_id;                /* region part of versions sealed here */
     uint64_t incarnation;              /* of the node on its region; leases end with it */
     uint64_t pool_bytes;
+    uint64_t revision;        /* of the member list, and of how homes are chosen; 0: a client, who has none */
     uint32_t largest;         /* bytes of the largest message that this side takes, >= WIRE_MESSAGE_MIN */
     struct wire_text cluster; /* 0..WIRE_NAME_MAX bytes */
     struct wire_text node;    /* 1..WIRE_NAME_MAX */

@@ -46,6 +46,7 @@ static void hello(struct wire_cursor *c, const struct wire_head *head, struct wi
     wire_u64(c, &h->incarnation);
     wire_u64(c, &h->pool_bytes);
     wire_require(c, h->pool_bytes <= WIRE_OFFSET_MAX, WIRE_FAULT_RANGE);
+    wire_u64(c, &h->revision);
     wire_u32(c, &h->largest);
     wire_require(c, h->largest >= WIRE_MESSAGE_MIN, WIRE_FAULT_SIZE);
     if (!c->out)

@@ -73,6 +73,8 @@ int berth_namespace(struct berth *b, const char *name, uint32_t *ns)
     rc = run(b, c, take_namespace, &named);
     if (rc == 0) {
         *ns = named.ns;
+    } else if (rc == -EEXIST) {
+        return berth_fail(rc, "the id of the namespace '%s' is another one's: choose another name", name);
     }
     return rc;
 }

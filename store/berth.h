@@ -172,8 +172,8 @@ BERTH_API int berth_open(struct berth **b, const char *node, const struct berth_
 BERTH_API void berth_close(struct berth *b);
 
 /* A namespace's id (*ns), registered at the node if it is new. name: 1 to 63 bytes of [a-zA-Z0-9._-]; "" is the
- * default, 0.
- * Errors: -EINVAL, BERTH_ENODE, BERTH_EINDEXFULL. */
+ * default, 0. The id follows from the name and is the same on every node.
+ * Errors: -EINVAL, -EEXIST (another namespace has that id: choose another name), BERTH_ENODE, BERTH_EINDEXFULL. */
 BERTH_API int berth_namespace(struct berth *b, const char *name, uint32_t *ns);
 
 /* Puts an object whole: copies size bytes from data into the pool with their checksum, and seals. data may be NULL for

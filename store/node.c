@@ -204,7 +204,6 @@ int node_create(struct node **out, const struct node_config *config)
     struct slot_list empty = {SLOT_NONE, SLOT_NONE, 0};
     n->fresh = n->waiting = n->leased = n->orphan.drafts = empty;
     n->waiters_end = &n->waiters;
-    n->next_ns = 1;
     int e = create_parts(n);
     if (e) {
         node_destroy(n);

@@ -304,8 +304,29 @@ bool names_add(struct node *n, const char *name, uint32_t id, uint32_t flags)
     }
     x->id = id;
     x->flags = flags;
-    n->next_ns = id >= n->next_ns ? id + 1 : n->next_ns;
     return true;
+}
+
+uint64_t node_seen(const struct node *n)
+{
+    return n->counter;
+}
+
+uint32_t node_namespace_id(const char *name, size_t size)
+{
+    uint64_t hash = XXH3_64bits(name, size);
+    uint32_t low = (uint32_t)hash, high = (uint32_t)(hash >> 32);
+    return size == 0 ? 0 : low ? low : high ? high : 1;
+}
+
+const char *node_namespace_numbered(const struct node *n)
+{
+    for (uint32_t i = 0; i < n->n_names; i++) {
+        if (n->names[i].id != node_namespace_id(n->names[i].name, strlen(n->names[i].name))) {
+            return n->names[i].name;
+        }
+    }
+    return NULL;
 }
 
 int names_configure(struct node *n)
@@ -313,12 +334,15 @@ int names_configure(struct node *n)
     for (uint32_t i = 0; i < n->c.n_namespaces; i++) {
         const struct node_namespace *c = &n->c.namespaces[i];
         const struct names *x = names_named(n, c->name, strlen(c->name));
-        uint32_t id = x ? x->id : n->next_ns, flags = c->replaceable ? NAMESPACE_REPLACEABLE : 0;
-        if (c->name[0] == '\0') {
-            id = 0;
+        uint32_t id = x ? x->id : node_namespace_id(c->name, strlen(c->name));
+        const struct names *other = x ? NULL : names_find(n, id);
+        if (other) {
+            snprintf(n->start_why, sizeof n->start_why, "the namespaces '%s' and '%s' have the same id: rename one",
+                     c->name, other->name);
+            return -EEXIST;
         }
-        if (!names_add(n, c->name, id, flags) || batch_namespace(n->open->batch, c->name, id, flags) ||
-            batch_meta(n->open->batch, META_NEXT_NAMESPACE, n->next_ns)) {
+        uint32_t flags = c->replaceable ? NAMESPACE_REPLACEABLE : 0;
+        if (!names_add(n, c->name, id, flags) || batch_namespace(n->open->batch, c->name, id, flags)) {
             return -ENOMEM;
         }
     }
@@ -340,7 +364,12 @@ void request_namespace(struct node *n, struct session *s, const struct msg_head 
         reply_add(n, s->id, m, BERTH_EREADONLY, 0); /* how a probe learns that there is none: nothing was refused */
         return;
     }
-    uint64_t pend = XXH3_64bits(p + 1, p->name_size) | UINT64_C(1) << 63;
+    uint32_t id = node_namespace_id((const char *)(p + 1), p->name_size);
+    if (names_known(n, id)) {
+        refuse(n, s->id, m, -EEXIST);
+        return;
+    }
+    uint64_t pend = id | UINT64_C(1) << 63; /* two names of one id wait for each other, too */
     if (pending_has(&n->pending, pend)) {
         session_stall(n, s, m, taken);
         return;
@@ -351,8 +380,7 @@ void request_namespace(struct node *n, struct session *s, const struct msg_head 
         return;
     }
     e->pend = pend;
-    e->ns = n->next_ns++;
+    e->ns = id;
     memcpy(e->name, p + 1, p->name_size);
     batch_namespace(n->open->batch, e->name, e->ns, 0);
-    batch_meta(n->open->batch, META_NEXT_NAMESPACE, n->next_ns);
 }

@@ -215,7 +215,6 @@ struct node {
     uint32_t n_expiries, expiries_room;
     struct names *names;
     uint32_t n_names, names_room;
-    uint32_t next_ns;
 
     struct node_command *commands;
     uint32_t n_commands, command_at, commands_room;

@@ -351,8 +351,6 @@ int recover(struct node *n)
 {
     struct recovery rec = {.n = n};
     int e = n->c.index->namespaces(n->c.ix, each_name, n);
-    uint64_t next = n->c.index->meta(n->c.ix, META_NEXT_NAMESPACE);
-    n->next_ns = next > n->next_ns ? (uint32_t)next : n->next_ns;
     n->counter = n->c.index->meta(n->c.ix, META_COUNTER);
     if (!n->c.first && e >= 0) {
         uint32_t dropped = slabs_recover(n->slabs);

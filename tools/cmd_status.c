@@ -42,6 +42,29 @@ static void print_node(const json_t *r)
         printf("memory    %s\n", text_at(r, "region", "lock_note"));
 }
 
+static void print_peers(const json_t *r)
+{
+    size_t i;
+    json_t *peer;
+    char a[24], b[24], c[24];
+    json_array_foreach(json_object_get(r, "peers"), i, peer)
+    {
+        const char *why = json_string_value(json_object_get(peer, "why"));
+        const char *state = json_string_value(json_object_get(peer, "state"));
+        bool up = state && strcmp(state, "up") == 0;
+        if (!state || strcmp(state, "self") == 0)
+            continue;
+        printf("peer      %s at %s: %s", json_string_value(json_object_get(peer, "name")),
+               json_string_value(json_object_get(peer, "address")), state);
+        if (up)
+            printf(", start %" PRIu64 ", rtt %s, %s in, %s out\n", at(peer, "incarnation"),
+                   cli_time(a, at(peer, "rtt_ns")), cli_bytes(b, at(peer, "bytes_in")),
+                   cli_bytes(c, at(peer, "bytes_out")));
+        else
+            printf("%s%s\n", why && *why ? ": " : "", why ? why : "");
+    }
+}
+
 static void print_space(const json_t *r)
 {
     char a[24], b[24], c[24];
@@ -125,6 +148,7 @@ int cmd_status(int argc, char **argv)
         return CLI_OK;
     }
     print_node(report);
+    print_peers(report);
     print_space(report);
     print_traffic(report);
     print_phases(report);

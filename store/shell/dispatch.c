@@ -2,6 +2,7 @@
 
 #include "store/shell/liveness.h"
 #include "store/shell/log.h"
+#include "store/shell/peers.h"
 #include "store/shell/query.h"
 #include "store/shell/session.h"
 
@@ -127,6 +128,13 @@ static void run_command(struct server *s, const struct node_command *c)
         break;
     case CMD_STOPPED:
         s->stopped = true;
+        break;
+    case CMD_PUBLISHED:
+    case CMD_LEASED:
+    case CMD_RENEWED:
+    case CMD_RECALL:
+    case CMD_SERVE:
+        peers_command(s->peers, c);
         break;
     default:
         session = sessions_find(s, c->session);

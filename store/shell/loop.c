@@ -8,6 +8,7 @@
 #include "store/shell/loop.h"
 
 #include "store/shell/dispatch.h"
+#include "store/shell/peers.h"
 #include "store/shell/session.h"
 #include "store/shell/watch.h"
 
@@ -168,6 +169,7 @@ static bool pass(struct server *s)
         struct node_event ev = {.kind = EV_TICK};
         dispatch(s, &ev);
     }
+    work |= peers_turn(s->peers);
     work |= dispatch_turn(s);
     wake_clients(s);
     if (last)
@@ -198,7 +200,7 @@ static bool anything(struct server *s)
 {
     bool stalled = false;
     full_barrier();
-    if (commit_done(s->commit) || s->turn_due || atomic_load(&s->stop) != (uint32_t)s->stopping)
+    if (commit_done(s->commit) || s->turn_due || peers_busy(s->peers) || atomic_load(&s->stop) != (uint32_t)s->stopping)
         return true;
     for (unsigned i = 0; i < s->n_sessions; i++) {
         if (session_has_work(s->sessions[i]))
@@ -217,7 +219,9 @@ static bool anything(struct server *s)
 static void set_timer(struct server *s)
 {
     int64_t at = s->timer_at;
-    int64_t now = server_clock(s);
+    int64_t now = server_clock(s), peers_at = peers_timer(s->peers);
+    if (peers_at < at)
+        at = peers_at;
     if (s->stalled_ns && now + s->stalled_ns < at)
         at = now + s->stalled_ns;
     if (at < 1)
@@ -248,6 +252,7 @@ static void begin_stop(struct server *s)
 {
     struct node_event ev = {.kind = EV_STOP};
     s->stopping = true;
+    peers_stop(s->peers);
     dispatch(s, &ev);
 }
 

@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 struct peers;
 struct server;
@@ -39,5 +40,6 @@ void peers_close(struct peers *p);
 
 /* For reports: an array of objects, a member each; NULL: no memory. Metrics are appended to f in Prometheus' format. */
 json_t *peers_report(const struct peers *p);
+void peers_metrics(const struct peers *p, FILE *f);
 
 #endif

@@ -1,7 +1,8 @@
 /* peers_internal.h: what the files peers*.c share: members, links, and what the parts owe one another.
  *
  *   peers.c         open, close, turn, timer, commands; the member list
- *   peers_link.c    connections: dialling, greeting, asking, answering, ending
+ *   peers_link.c    one link: asking, answering, telling, ending
+ *   peers_dial.c    which links there are: connecting, who is let in, members' ups and downs
  *   peers_report.c  what is said of them
  *   peers_home.c    part: the home's table, questions to it, this node's publications      home_part_*
  *   peers_serve.c   part: leases and transfers that this node gives                        serve_part_*
@@ -64,12 +65,12 @@ struct member {
     uint64_t region_id;
     uint64_t incarnation;
     uint64_t pool_bytes;
-    uint64_t ups, downs;              /* connections that came up, and that were lost */
-    int64_t since;                    /* CLOCK_MONOTONIC ns of the last change between up and down */
-    int32_t status;                   /* why it is not up; 0: nothing is known */
-    char why[WIRE_SENTENCE_MAX + 1];  /* the sentence */
-    char told[WIRE_SENTENCE_MAX + 1]; /* what the log was told last: a failure is said once */
-    struct peer_stats gone;           /* sums over its earlier connections */
+    uint64_t ups, downs;          /* connections that came up, and that were lost */
+    int64_t since;                /* CLOCK_MONOTONIC ns of the last change between up and down */
+    int32_t status;               /* why it is not up; 0: nothing is known */
+    char why[TRANSPORT_WHY_MAX];  /* the sentence */
+    char told[TRANSPORT_WHY_MAX]; /* what the log was told last: a failure is said once */
+    struct peer_stats gone;       /* sums over its earlier connections */
 };
 
 struct link {
@@ -77,19 +78,25 @@ struct link {
     struct peers *peers;
     struct connection *connection; /* NULL: closed */
     struct peer *peer;
-    uint16_t number;            /* member index, or from PEERS_CLIENTS on; MEMBER_NONE before it is up */
-    uint16_t wanted;            /* the member that was dialled; MEMBER_NONE: it connected to us */
-    uint32_t serial;            /* names the connection, never used twice: lease_event.connection */
-    bool up;                    /* between peers_up and peers_down */
-    bool incoming, connected;   /* connected: the transport has it */
-    bool closing;               /* waits for the other end until `linger` */
-    bool said;                  /* something was sent since the last event */
-    bool dead;                  /* told to everybody, freed at the end of the turn */
-    int32_t doomed;             /* not 0: closed in the next turn for this status */
-    int64_t linger;             /* CLOCK_MONOTONIC ns; INT64_MAX: not closing */
-    struct peer_identity other; /* from HELLO, once up */
-    uint8_t *backlog;           /* messages that the transport had no room for, each with its u32 length before it */
+    uint16_t number;             /* member index, or from PEERS_CLIENTS on; MEMBER_NONE before it is up */
+    uint16_t wanted;             /* the member that was dialled; MEMBER_NONE: it connected to us */
+    uint32_t serial;             /* names the connection, never used twice: lease_event.connection */
+    bool up;                     /* between peers_up and peers_down */
+    bool incoming, connected;    /* connected: the transport has it */
+    bool closing;                /* waits for the other end until `linger` */
+    bool said;                   /* something was sent since the last event */
+    bool pumping;                /* commands of its peer are being carried out */
+    bool dead;                   /* told to everybody, freed at the end of the turn */
+    int32_t doomed;              /* not 0: closed in the next turn for this status */
+    char why[TRANSPORT_WHY_MAX]; /* of its end */
+    int64_t peers_now;           /* CLOCK_MONOTONIC ns of its last event */
+    int64_t linger;              /* CLOCK_MONOTONIC ns; INT64_MAX: not closing */
+    struct peer_identity other;  /* from HELLO, once up */
+    uint8_t *backlog;            /* messages that the transport had no room for, each with its u32 length before it */
     size_t backlog_used, backlog_room, backlog_at;
+    struct peer_command stash[PEER_QUEUE]; /* commands that stood before a message of ours in the queue */
+    uint32_t n_stash, stash_at;
+    uint16_t free_asked; /* the first free place; PEER_PENDING_MAX: none */
     struct asked *asked; /* PEER_PENDING_MAX, on demand: what is to be called */
 };
 
@@ -115,7 +122,13 @@ struct peers {
     uint32_t serial;                          /* of the last link */
     bool readable;                            /* the descriptor is, or the last turn said so */
     bool again;                               /* somebody wants another turn at once */
-    bool stopping, closed;
+    bool stopping, broken;
+    uint64_t seen, seen_told;    /* greatest version counter heard; given to the core */
+    struct transport_stats last; /* when strangers were told of */
+    uint64_t strangers;
+    int64_t strangers_told;          /* CLOCK_MONOTONIC ns */
+    char refused[TRANSPORT_WHY_MAX]; /* what the log was told last of connections that were not let in .. */
+    int64_t refused_at;              /* .. when */
     struct home_part *home;
     struct pull_part *pull;
     struct serve_part *serve;
@@ -201,7 +214,17 @@ void pull_part_down(struct peers *p, uint16_t number, uint32_t serial, int32_t s
 
 /* ---- between peers.c, peers_link.c, peers_report.c ---- */
 
+/* peers_link.c */
+void link_event(struct link *l, const struct peer_event *ev);
+void link_goodbye(struct link *l, int64_t now);
+void link_closed(struct link *l, int32_t status); /* the transport has forgotten its connection */
+void link_disconnect(struct link *l);             /* at once: nothing of it is left but the structure */
+void link_drain(struct link *l);                  /* sends what waits, as far as there is room */
+
+/* peers_dial.c */
 extern const struct transport_events peers_events;
+void link_greeted(struct link *l, const struct peer_identity *other);
+void member_lost(struct link *l, bool was_up, int32_t status);
 void links_turn(struct peers *p, int64_t now); /* dial, tick, linger, doomed, backlog, free */
 int64_t links_timer(const struct peers *p);
 void links_stop(struct peers *p, int64_t now);

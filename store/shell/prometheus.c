@@ -1,6 +1,8 @@
 /* prometheus.c: metrics in Prometheus' text format, version 0.0.4. */
 #include "store/shell/report.h"
 
+#include "store/shell/peers.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -144,6 +146,7 @@ char *report_metrics(struct server *s)
     }
     phases(f, &st);
     local(f, s);
+    peers_metrics(s->peers, f);
     if (fclose(f) == 0)
         return text;
     free(text);

@@ -2,6 +2,7 @@
 
 #include "index/check.h"
 #include "store/shell/log.h"
+#include "store/shell/peers.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -250,6 +251,7 @@ static char *report_status(const struct server *s)
     json_object_set_new(o, "phases", phases_json(&st));
     put(o, "waiting", st.waiting);
     json_object_set_new(o, "sessions", sessions_json(s));
+    json_object_set_new(o, "peers", peers_report(s->peers));
     json_object_set_new(o, "settings", settings_json(&s->settings));
     return text_of(o);
 }

@@ -8,6 +8,7 @@
 #include "store/shell/liveness.h"
 #include "store/shell/log.h"
 #include "store/shell/loop.h"
+#include "store/shell/peers.h"
 #include "store/shell/report.h"
 #include "store/shell/session.h"
 #include "store/shell/space.h"
@@ -333,6 +334,8 @@ static int open_node(struct server *s)
                                  .pin_quota = s->settings.pin_quota,
                                  .namespaces = s->settings.namespaces,
                                  .n_namespaces = s->settings.n_namespaces,
+                                 .publish = peers_wanted(s),
+                                 .lease = {.ttl_ns = s->settings.lease_ns, .peer_bytes = s->settings.lease_quota},
                                  .first = r->first,
                                  .clean = r->clean};
     return node_create(&s->node, &config);
@@ -405,6 +408,8 @@ static int open_rest(struct server *s, char *why, size_t why_size)
         error = recover(s, why, why_size);
     if (!error)
         error = listener_open(&s->listener, s, why, why_size);
+    if (!error)
+        error = peers_open(&s->peers, s, why, why_size);
     return error;
 }
 
@@ -480,6 +485,8 @@ void server_destroy(struct server *s)
         atomic_store(&s->stop, 1);
         loop_run(s);
     }
+    peers_close(s->peers);
+    s->peers = NULL;
     listener_close(s->listener);
     close_sessions(s);
     loop_close(s);

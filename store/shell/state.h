@@ -115,6 +115,7 @@ struct server {
     bool made_socket_dir;
 
     struct listener *listener;
+    struct peers *peers; /* NULL: this node is alone */
 
     struct later *later;
     unsigned n_later, later_size, later_at;

@@ -77,6 +77,7 @@ static void any_hello(struct wire_case *w, bool most)
     h->region_id = draw();
     h->incarnation = draw();
     h->pool_bytes = up_to(WIRE_OFFSET_MAX);
+    h->revision = draw();
     h->largest = (uint32_t)(WIRE_MESSAGE_MIN + up_to(UINT32_MAX - WIRE_MESSAGE_MIN));
     h->cluster = any_text(w->text[0], 0, WIRE_NAME_MAX, most);
     h->node = any_text(w->text[1], 1, WIRE_NAME_MAX, most);

@@ -1,0 +1,369 @@
+/* peers.c: see peers.h. */
+#include "store/shell/peers_internal.h"
+
+#include "replication/tcp.h"
+#include "store/shell/log.h"
+#include "store/shell/watch.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define STRANGERS_NS INT64_C(1000000000) /* a line about them at most so often */
+
+/* ---- clocks ---- */
+
+static int64_t clock_of(clockid_t id)
+{
+    struct timespec t;
+    clock_gettime(id, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+int64_t peers_mono(struct peers *p)
+{
+    (void)p;
+    return clock_of(CLOCK_MONOTONIC);
+}
+
+struct reader_now peers_now(struct peers *p)
+{
+    (void)p;
+    struct timespec raw, before, boot, after; /* rule 20: read in this order, nothing in between */
+    clock_gettime(CLOCK_MONOTONIC_RAW, &raw);
+    clock_gettime(CLOCK_MONOTONIC, &before);
+    clock_gettime(CLOCK_BOOTTIME, &boot);
+    clock_gettime(CLOCK_MONOTONIC, &after);
+    return (struct reader_now){.raw = (int64_t)raw.tv_sec * 1000000000 + raw.tv_nsec,
+                               .mono_before = (int64_t)before.tv_sec * 1000000000 + before.tv_nsec,
+                               .boot = (int64_t)boot.tv_sec * 1000000000 + boot.tv_nsec,
+                               .mono_after = (int64_t)after.tv_sec * 1000000000 + after.tv_nsec};
+}
+
+/* ---- members ---- */
+
+bool peers_wanted(const struct server *s)
+{
+    return settings_wants_peers(&s->settings);
+}
+
+/* settings_finish has sorted them and found this node among them. */
+static int make_members(struct peers *p, const struct settings *s)
+{
+    p->n_members = s->n_peers ? s->n_peers : 1;
+    p->members = calloc(p->n_members, sizeof *p->members);
+    if (!p->members)
+        return -ENOMEM;
+    int64_t now = peers_mono(p);
+    for (uint32_t i = 0; i < p->n_members; i++) {
+        struct member *m = &p->members[i];
+        const struct settings_peer *said = s->n_peers ? &s->peers[i] : NULL;
+        snprintf(m->name, sizeof m->name, "%s", said ? said->name : s->name);
+        snprintf(m->address, sizeof m->address, "%s", said ? said->address : "");
+        m->weight = said ? said->weight : 1;
+        m->state = MEMBER_WAITING;
+        m->backoff = PEERS_BACKOFF_NS;
+        m->next_dial = INT64_MAX;
+        m->since = now;
+        if (strcmp(m->name, s->name) == 0)
+            p->self = (uint16_t)i;
+    }
+    p->members[p->self].state = MEMBER_SELF;
+    for (uint32_t i = p->self + 1u; i < p->n_members; i++) {
+        p->members[i].dials = true;
+        p->members[i].next_dial = now;
+    }
+    return 0;
+}
+
+static int make_homes(struct peers *p, uint32_t k)
+{
+    struct rendezvous_member *list = calloc(p->n_members, sizeof *list);
+    if (!list)
+        return -ENOMEM;
+    for (uint32_t i = 0; i < p->n_members; i++) {
+        struct member *m = &p->members[i];
+        list[i] = (struct rendezvous_member){
+            .id = rendezvous_id(m->name, (uint32_t)strlen(m->name)), .weight = m->weight, .state = MEMBER_IN};
+    }
+    int e = rendezvous_create(&p->homes, list, p->n_members, k);
+    free(list);
+    if (e == 0)
+        p->revision = rendezvous_revision(p->homes);
+    return e;
+}
+
+static void make_identity(struct peers *p)
+{
+    const struct server *s = p->server;
+    struct peer_config config;
+    peer_config_init(&config);
+    p->identity = config.self;
+    struct peer_identity *me = &p->identity;
+    snprintf(me->cluster, sizeof me->cluster, "%s", s->settings.cluster);
+    snprintf(me->node, sizeof me->node, "%s", p->members[p->self].name);
+    snprintf(me->address, sizeof me->address, "%s", p->members[p->self].address);
+    memcpy(me->region, s->region.super->uuid, sizeof me->region);
+    me->region_id = s->region.super->region_id;
+    me->incarnation = s->region.incarnation;
+    me->pool_bytes = s->region.pool.bytes;
+    me->revision = p->revision;
+    struct member *own = &p->members[p->self];
+    memcpy(own->region, me->region, sizeof own->region);
+    own->region_id = me->region_id;
+    own->incarnation = me->incarnation;
+    own->pool_bytes = me->pool_bytes;
+}
+
+/* ---- open ---- */
+
+static void readable(void *arg, int events)
+{
+    struct peers *p = arg;
+    (void)events;
+    p->readable = true;
+}
+
+/* What is listened on is an address that peers may be told, unless the list has one for this node. */
+static int learn_address(struct peers *p)
+{
+    char digits[TRANSPORT_ADDRESS_MAX] = "";
+    struct member *own = &p->members[p->self];
+    int e = p->transport->address(p->context, digits, sizeof digits);
+    if (e < 0)
+        return e;
+    if (e > 0 && !*own->address)
+        snprintf(own->address, sizeof own->address, "tcp://%.240s", digits);
+    if (e > 0)
+        log_event(LOG_INFO, "peers are listened for on tcp://%s: '%s' of cluster '%s', one of %u", digits, own->name,
+                  p->server->settings.cluster, p->n_members);
+    return 0;
+}
+
+static int open_transport(struct peers *p, char *why, size_t why_size)
+{
+    struct server *s = p->server;
+    bool listens = strcmp(s->settings.listen, "off") != 0;
+    struct transport_config config = {.listen = listens ? s->settings.listen : NULL};
+    p->transport = &tcp_transport;
+    int e = p->transport->open(&p->context, &config, &peers_events, p, why, why_size);
+    if (e < 0) {
+        p->context = NULL;
+        return e;
+    }
+    e = learn_address(p);
+    if (e == 0)
+        e = p->transport->expose(p->context, s->region.pool.fd, s->region.pool.base, s->region.pool.bytes);
+    if (e == 0) {
+        p->watch = watch_open(&s->loop, p->transport->descriptor(p->context), UV_READABLE, readable, p);
+        e = p->watch ? 0 : -ENOMEM;
+    }
+    if (e < 0)
+        snprintf(why, why_size, "the transport to peers can't be set up: %s", strerror(-e));
+    return e;
+}
+
+static int check_names(const struct server *s, char *why, size_t why_size)
+{
+    const char *name = node_namespace_numbered(s->node);
+    if (!name)
+        return 0;
+    snprintf(
+        why, why_size,
+        "region '%s' is of a version that numbered namespaces in the order of their making, '%s' too: to peers its "
+        "objects mean nothing: remove the region, or run without peers",
+        s->region.path, name);
+    return -EINVAL;
+}
+
+static int open_parts(struct peers *p, char *why, size_t why_size)
+{
+    int e = home_part_open(p, why, why_size);
+    if (e == 0)
+        e = serve_part_open(p, why, why_size);
+    return e == 0 ? pull_part_open(p, why, why_size) : e;
+}
+
+int peers_open(struct peers **out, struct server *s, char *why, size_t why_size)
+{
+    *out = NULL;
+    if (!peers_wanted(s))
+        return 0;
+    int e = check_names(s, why, why_size);
+    if (e < 0)
+        return e;
+    struct peers *p = calloc(1, sizeof *p);
+    if (!p) {
+        snprintf(why, why_size, "no memory for the peers");
+        return -ENOMEM;
+    }
+    p->server = s;
+    p->strangers_told = INT64_MIN / 2;
+    TAILQ_INIT(&p->links);
+    snprintf(why, why_size, "no memory for the peers");
+    e = make_members(p, &s->settings);
+    if (e == 0)
+        e = make_homes(p, s->settings.homes);
+    if (e == 0)
+        e = open_transport(p, why, why_size);
+    if (e == 0) {
+        make_identity(p);
+        e = open_parts(p, why, why_size);
+    }
+    p->again = true;
+    if (e < 0) {
+        peers_close(p);
+        return e;
+    }
+    *out = p;
+    return 0;
+}
+
+/* ---- turns ---- */
+
+void peers_up(struct peers *p, uint16_t number, const struct peer_identity *other)
+{
+    home_part_up(p, number, other);
+    serve_part_up(p, number, other);
+    pull_part_up(p, number, other);
+}
+
+/* Who takes hears of it first: what it had under way is over before anybody else acts on the loss. */
+void peers_down(struct peers *p, uint16_t number, uint32_t serial, int32_t status)
+{
+    pull_part_down(p, number, serial, status);
+    serve_part_down(p, number, serial, status);
+    home_part_down(p, number, serial, status);
+}
+
+/* Who connected and was no peer: scanners, browsers, nodes of another protocol. One line for many of them. */
+static void tell_strangers(struct peers *p, int64_t now)
+{
+    struct transport_stats st;
+    p->transport->stats(p->context, &st);
+    uint64_t n = st.strangers + st.protocol + st.crowded_out;
+    if (n == p->strangers || now - p->strangers_told < STRANGERS_NS)
+        return;
+    log_event(
+        LOG_WARNING,
+        "%llu connection(s) to the peers' port were closed: %llu no peer, %llu against the protocol, %llu too many",
+        (unsigned long long)(n - p->strangers), (unsigned long long)(st.strangers - p->last.strangers),
+        (unsigned long long)(st.protocol - p->last.protocol),
+        (unsigned long long)(st.crowded_out - p->last.crowded_out));
+    p->strangers = n;
+    p->strangers_told = now;
+    p->last = st;
+}
+
+/* Counters that others have seen: this node's next version goes beyond them (rule 28). */
+static void tell_seen(struct peers *p)
+{
+    if (p->seen <= p->seen_told)
+        return;
+    struct node_event ev = {.kind = EV_SEEN, .counter = p->seen};
+    p->seen_told = p->seen;
+    dispatch(p->server, &ev);
+}
+
+bool peers_turn(struct peers *p)
+{
+    if (!p)
+        return false;
+    int64_t now = peers_mono(p);
+    bool any = p->readable || p->again;
+    if (!any && peers_timer(p) > now)
+        return false;
+    p->again = false;
+    if (p->readable) {
+        int rc = p->transport->turn(p->context);
+        p->readable = rc > 0;
+        tell_strangers(p, now);
+        if (rc < 0 && !p->broken) {
+            log_event(LOG_ERROR, "the transport to peers does not work any more: %s", strerror(-rc));
+            p->broken = true;
+        }
+    }
+    tell_seen(p);
+    now = peers_mono(p);
+    links_turn(p, now);
+    home_part_turn(p, now);
+    serve_part_turn(p, now);
+    pull_part_turn(p, now);
+    p->transport->flush(p->context);
+    return any;
+}
+
+static int64_t sooner(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+int64_t peers_timer(const struct peers *p)
+{
+    if (!p)
+        return INT64_MAX;
+    int64_t parts = sooner(home_part_timer(p), sooner(serve_part_timer(p), pull_part_timer(p)));
+    return sooner(parts, links_timer(p));
+}
+
+bool peers_busy(const struct peers *p)
+{
+    return p && (p->readable || p->again);
+}
+
+void peers_command(struct peers *p, const struct node_command *c)
+{
+    if (!p)
+        return;
+    if (c->kind == CMD_PUBLISHED)
+        home_part_command(p, c);
+    else
+        serve_part_command(p, c);
+    p->again = true;
+}
+
+/* ---- close ---- */
+
+void peers_stop(struct peers *p)
+{
+    if (!p || p->stopping)
+        return;
+    p->stopping = true;
+    links_stop(p, peers_mono(p));
+    p->transport->flush(p->context);
+    p->again = true;
+}
+
+static void linger(struct peers *p)
+{
+    int64_t end = peers_mono(p) + PEERS_LINGER_NS;
+    while (!links_empty(p) && peers_mono(p) < end) {
+        struct pollfd fd = {.fd = p->transport->descriptor(p->context), .events = POLLIN};
+        poll(&fd, 1, 10);
+        p->readable = true;
+        peers_turn(p);
+    }
+}
+
+void peers_close(struct peers *p)
+{
+    if (!p)
+        return;
+    if (p->context) {
+        peers_stop(p);
+        linger(p);
+        links_end(p);
+        pull_part_close(p);
+        serve_part_close(p);
+        home_part_close(p);
+    }
+    watch_close(p->watch);
+    if (p->context)
+        p->transport->close(p->context);
+    rendezvous_destroy(p->homes);
+    free(p->members);
+    free(p);
+}
