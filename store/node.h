@@ -218,6 +218,7 @@ enum node_counter {
     NODE_FREED,
     NODE_STALLS,     /* requests that waited for a commit of their key */
     NODE_INDEX_ONLY, /* keys that found no room in lookup, now */
+    NODE_WAITS,      /* requests to wait until keys are ready */
     NODE_HOLDS_EXPIRED,
     NODE_SESSIONS_OPENED,
     NODE_SESSIONS_DEAD,

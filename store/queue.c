@@ -233,6 +233,7 @@ int berth_submit(struct berth_queue *q, struct berth_op *ops, size_t n)
         pthread_mutex_lock(&b->lock);
         bool room = q->taken < q->depth && !(b->calls.unsent && b->calls.state == CALLS_UP);
         struct berth_op *op = &ops[taken];
+        op->reserved[1] = 0;
         bool at_once = room && queue_at_once(op);
         if (room && !at_once) {
             op_append(&q->parked, op);
@@ -259,7 +260,7 @@ static bool is_ready(void *arg)
 {
     struct berth_queue *q = arg;
     pthread_mutex_lock(&q->b->lock);
-    bool ready = q->done.first || !q->taken || (q->parked.first && !q->asked && !q->beginning);
+    bool ready = q->done.first || !q->taken || q->again.first || (q->parked.first && !q->asked && !q->beginning);
     pthread_mutex_unlock(&q->b->lock);
     return ready;
 }
