@@ -137,12 +137,11 @@ enum node_command_kind {
     CMD_GROW,   /* session, n_slots: acknowledge this many pin entries, then reply as `reply` says */
     CMD_LOG,    /* level, text */
     CMD_STOPPED,
-    /* published: what a commit changed, in the order of its effects; several of these where it is much */
-    CMD_PUBLISHED,
-    CMD_LEASED,  /* lease: answers EV_LEASE */
-    CMD_RENEWED, /* lease: answers EV_RENEW */
-    CMD_RECALL,  /* lease: ask the peer for these; they are renewed for transfers in flight only */
-    CMD_SERVE    /* lease: answers EV_SERVE_BEGIN */
+    CMD_PUBLISHED, /* published: what a commit changed, in the order of its effects; several where it is much */
+    CMD_LEASED,    /* lease: answers EV_LEASE */
+    CMD_RENEWED,   /* lease: answers EV_RENEW */
+    CMD_RECALL,    /* lease: ask the peer for these; they are renewed for transfers in flight only */
+    CMD_SERVE      /* lease: answers EV_SERVE_BEGIN */
 };
 
 struct node_command {
@@ -281,18 +280,18 @@ struct node_slot_info {
 bool node_slot(const struct node *n, uint32_t slot, struct node_slot_info *out);
 uint32_t node_find(const struct node *n, struct key_ref key); /* slot or SLOT_NONE */
 
-/* The id of a namespace's name, the same on every node: the low 32 bits of its XXH3-64, the high ones where those are 0,
- * else 1; of the empty name 0. Another known name with that id: the newcomer is refused with -EEXIST. */
+/* The id of a namespace's name, the same on every node: the low 32 bits of its XXH3-64, the high ones where those are
+ * 0, else 1; of the empty name 0. Another known name with that id: the newcomer is refused with -EEXIST. */
 uint32_t node_namespace_id(const char *name, size_t size);
-/* A known namespace whose id is another, as nodes gave them before there were peers; NULL: all are alike. Its objects mean
- * nothing to other nodes. */
+/* A known namespace whose id is another, as nodes gave them before there were peers; NULL: all are alike. Its objects
+ * mean nothing to other nodes. */
 const char *node_namespace_numbered(const struct node *n);
 
 /* The greatest version counter given or seen (rule 28). */
 uint64_t node_seen(const struct node *n);
 
-/* The objects that are here, one a call, in no order that means anything: start with *cursor = 0; false at the end. What
- * comes or goes meanwhile is given or not, and is published as it does. The key lies in buf, of KEY_MAX bytes. */
+/* The objects that are here, one a call, in no order that means anything: start with *cursor = 0; false at the end.
+ * What comes or goes meanwhile is given or not, and is published as it does. The key lies in buf, of KEY_MAX bytes. */
 bool node_objects_next(const struct node *n, uint64_t *cursor, uint8_t *buf, struct node_publication *out);
 
 /* The leases, one a call, in the order of their entries: start with *cursor = 0; false at the end. */

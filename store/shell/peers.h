@@ -1,6 +1,7 @@
 /* peers.h: what makes a node one of several: the member list, the connections, and the parts that talk over them.
  *
- * All on the node's thread. NULL stands for a node without peers everywhere here: then nothing is done and nothing costs.
+ * All on the node's thread. NULL stands for a node without peers everywhere here: then nothing is done and nothing
+ * costs.
  */
 #ifndef BERTH_SHELL_PEERS_H
 #define BERTH_SHELL_PEERS_H
@@ -19,8 +20,8 @@ struct server;
 /* Whether the settings ask for peers at all: an address to listen on, or a member list. */
 bool peers_wanted(const struct server *s);
 
-/* After recovery, before clients are listened for. Listens, and begins to connect; *out is NULL where nothing is wanted.
- * 0; -EINVAL, -EADDRINUSE, -EADDRNOTAVAIL, -EHOSTUNREACH, -EACCES, -EMFILE, -ENOMEM, with a sentence in why. */
+/* After recovery, before clients are listened for. Listens, and begins to connect; *out is NULL where nothing is
+ * wanted. 0; -EINVAL, -EADDRINUSE, -EADDRNOTAVAIL, -EHOSTUNREACH, -EACCES, -EMFILE, -ENOMEM, with a sentence in why. */
 int peers_open(struct peers **out, struct server *s, char *why, size_t why_size);
 
 /* One pass: what has come, what is due, and what has been queued is sent. True: there was work. Not from dispatch. */

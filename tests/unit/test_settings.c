@@ -251,7 +251,7 @@ static void defaults_are_as_documented(void **unused)
     for (unsigned i = 0; i < settings_count; i++) {
         const char *name = settings_table[i].name, *fallback = settings_table[i].fallback;
         assert_true(*settings_table[i].doc != '\0' && *settings_table[i].value != '\0' && *fallback != '\0');
-        if (i >= 2) {
+        if (i >= 2 && strcmp(name, "name") != 0) {
             assert_int_equal(set(name, fallback, ORIGIN_DEFAULT), 0);
             settings_value(&s, i, value, sizeof value);
             assert_true(*value != '\0');
@@ -281,7 +281,7 @@ static void shares_are_shown_as_said(void **unused)
                 assert_true(share && bytes == (given ? 72u : 90u) << 20);
                 assert_string_equal(value, given ? "72MiB" : "90%");
             } else {
-                assert_int_equal(share, strcmp(name, "draft-quota") == 0);
+                assert_int_equal(share, strcmp(name, "draft-quota") == 0 || strcmp(name, "lease-quota") == 0);
             }
         }
     }
