@@ -34,6 +34,16 @@ bool peers_busy(const struct peers *p);
 /* A command of the node core that is the peers': LEASED, RENEWED, RECALL, PUBLISHED, SERVE. Called from dispatch. */
 void peers_command(struct peers *p, const struct node_command *c);
 
+/* An answer of the core to its session NODE_PULLER. Called from dispatch. */
+void peers_reply(struct peers *p, const struct msg_reply *r);
+struct session;
+/* PULL and CANCEL of a client: answered by session_reply, without peers at once: nothing is known of any key. Called
+ * from dispatch. */
+void peers_pull(struct peers *p, struct session *from, const struct msg_pull *m);
+void peers_cancel_pull(struct peers *p, struct session *from, const struct msg_cancel *m);
+/* Nobody waits for its pulls any more: they end, without an answer. From anywhere on the node's thread. */
+void peers_session_gone(struct peers *p, uint64_t session);
+
 /* GOODBYE to everybody, and no new connection. Once, before EV_STOP. */
 void peers_stop(struct peers *p);
 /* Waits a little (PEERS_LINGER_NS) for the other ends to hang up, then ends everything. */
