@@ -357,7 +357,7 @@ BERTH_API int berth_drop(struct berth *b, struct berth_key key, const char *labe
 
 enum berth_question {
     BERTH_STATUS = 0, /* pool, index, sessions, settings, counters, phases */
-    BERTH_PINS = 1,   /* who pins and holds what; with a key: who pins that */
+    BERTH_PINS = 1,   /* who pins, holds and leases what; with a key: that */
     BERTH_CHECK = 2,  /* every difference between index, slots and lookup */
     BERTH_METRICS = 3 /* Prometheus text */
 };

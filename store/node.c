@@ -400,6 +400,9 @@ void node_event(struct node *n, const struct node_event *ev, struct node_now now
     case EV_SERVE_END:
         lease_event(n, ev->kind, ev->lease);
         break;
+    case EV_DROP_COPY:
+        evict_copy(n, ev->key, ev->counter, ev->region);
+        break;
     }
     if (!frequent(ev->kind)) {
         housekeeping(n);

@@ -89,7 +89,8 @@ enum node_event_kind {
     EV_RELEASE,     /* lease: ids that are no leases of this peer are ignored */
     EV_PEER_GONE,   /* lease: peer, connection: its serves end, its leases stay until their end and are not renewed */
     EV_SERVE_BEGIN, /* lease: ref[0].id, token: CMD_SERVE follows: the slot is in use from then on .. */
-    EV_SERVE_END    /* lease: token, reset: .. until here, even after the lease's end */
+    EV_SERVE_END,   /* lease: token, reset: .. until here, even after the lease's end */
+    EV_DROP_COPY,   /* key, version: retires the copy if it still has that version */
 };
 
 struct node_event {
@@ -105,7 +106,9 @@ struct node_event {
     uint64_t bytes;                   /* PINNED */
     const struct session_row *row;    /* ATTACH of a new session: kept in the index */
     const struct node_limits *limits; /* LIMITS */
-    uint64_t counter;                 /* SEEN */
+    uint64_t counter;                 /* SEEN, DROP_COPY */
+    uint64_t region;                  /* DROP_COPY: with counter the version */
+    struct key_ref key;               /* DROP_COPY */
     const struct lease_event *lease;  /* LEASE .. SERVE_END */
 };
 
@@ -233,6 +236,7 @@ enum node_counter {
     NODE_LEASE_RECALLS,
     NODE_LEASE_USES, /* reads that peers reported */
     NODE_SERVES,
+    NODE_COPIES_DROPPED, /* by EV_DROP_COPY */
     NODE_COUNTERS
 };
 extern const char *const node_counter_names[NODE_COUNTERS]; /* lower_case, for metrics and JSON */
@@ -298,6 +302,9 @@ uint64_t node_seen(const struct node *n);
 /* The objects that are here, one a call, in no order that means anything: start with *cursor = 0; false at the end.
  * What comes or goes meanwhile is given or not, and is published as it does. The key lies in buf, of KEY_MAX bytes. */
 bool node_objects_next(const struct node *n, uint64_t *cursor, uint8_t *buf, struct node_publication *out);
+
+/* Whether a lease keeps this slot; any number may be asked for. *word: its state word. */
+bool node_leased(const struct node *n, uint32_t slot, uint64_t *word);
 
 /* The leases, one a call, in the order of their entries: start with *cursor = 0; false at the end. */
 bool node_leases_next(const struct node *n, uint32_t *cursor, struct node_lease_info *out);

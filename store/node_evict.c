@@ -159,6 +159,26 @@ static void victims_scanned(struct node *n, const uint64_t *pinned)
     }
 }
 
+/* An effect of the key that is not committed yet decides over it: it is passed over then, and whoever gave the event
+ * sees that the copy is still there. */
+void evict_copy(struct node *n, struct key_ref key, uint64_t counter, uint64_t region)
+{
+    if (!key.data || key.size == 0 || key.size > KEY_MAX || n->start_status || n->stopping) {
+        return;
+    }
+    uint32_t slot = key_slot(n, lookup_hash(n->c.super->hash_seed, key), key, NULL);
+    if (slot == SLOT_NONE || busy(n, slot) || word_state(slot_load(header_of(n, slot))) != SLOT_READY ||
+        header_of(n, slot)->version != counter || slot_region(n, slot) != region) {
+        return;
+    }
+    struct effect *e = effect_add(n, EFFECT_EVICT, CONTROL_SESSION, NULL, n->now.mono);
+    if (e && !evict_slot(n, e, slot)) {
+        work_undo(n, e);
+    } else if (e) {
+        n->counters[NODE_COPIES_DROPPED]++;
+    }
+}
+
 /* ---- windows ---- */
 
 /* Takes a window for the scan if nothing in it but pins can stand in the way. */

@@ -403,6 +403,8 @@ const char *waits_check(const struct node *n);
 /* Starts making room for `pages` (0: down to the low watermark). false: nothing can be done. */
 bool evict_start(struct node *n, struct waiter *w);
 void evict_watermark(struct node *n);
+/* EV_DROP_COPY: leased, pinned or held, it goes: out of the index, and its slot when nobody reads it any more. */
+void evict_copy(struct node *n, struct key_ref key, uint64_t counter, uint64_t region);
 void evict_scanned(struct node *n, const uint64_t *pinned);
 void window_settle(struct node *n);
 void scan_start(struct node *n, enum scan_kind kind);

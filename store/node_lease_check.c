@@ -30,6 +30,15 @@ bool node_leases_next(const struct node *n, uint32_t *cursor, struct node_lease_
     return true;
 }
 
+bool node_leased(const struct node *n, uint32_t slot, uint64_t *word)
+{
+    if (slot >= n->lease.top || n->lease.slot[slot].leases == 0) {
+        return false;
+    }
+    *word = slot_load(header_of(n, slot));
+    return true;
+}
+
 struct lease_tally {
     uint32_t live, ends, serves, idle;
     uint64_t peer_bytes;

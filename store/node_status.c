@@ -53,6 +53,7 @@ const char *const node_counter_names[NODE_COUNTERS] = {
     [NODE_LEASE_RECALLS] = "lease_recalls",
     [NODE_LEASE_USES] = "lease_uses",
     [NODE_SERVES] = "serves",
+    [NODE_COPIES_DROPPED] = "copies_dropped",
 };
 
 const char *const node_phase_names[PHASES] = {"queue", "space", "decide", "batch", "commit", "publish", "total"};

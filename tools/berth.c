@@ -23,7 +23,7 @@ const struct cli_command cli_commands[] = {
     {"rm", "KEY..", "remove keys", rm_options, cmd_rm, NULL, NULL},
     {"hold", "KEY..", "hold keys under a label: neither evicted nor removed", hold_options, cmd_hold, NULL, NULL},
     {"drop", "KEY..", "drop holds", drop_options, cmd_drop, NULL, NULL},
-    {"pins", "[KEY]", "show who pins and holds what", pins_options, cmd_pins, NULL, NULL},
+    {"pins", "[KEY]", "show who pins, holds and leases what", pins_options, cmd_pins, NULL, NULL},
     {"status", "", "show pool, index, sessions and times on one screen", status_options, cmd_status, NULL, NULL},
     {"check", "", "compare index, slots and lookup", check_options, cmd_check, NULL, NULL},
     {"bench", "CASE..", "measure", bench_options, cmd_bench, OWN_NODE, bench_choice},

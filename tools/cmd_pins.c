@@ -1,4 +1,4 @@
-/* cmd_pins.c: berth pins [KEY] [--revoke KEY]: who pins and holds what. */
+/* cmd_pins.c: berth pins [KEY] [--revoke KEY]: who pins, holds and leases what. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -52,12 +52,26 @@ static void print_hold(const json_t *hold)
            cli_bytes(bytes, (uint64_t)cli_json_int(hold, "bytes")), text_of(hold, "key"));
 }
 
+static void print_lease(const json_t *lease)
+{
+    char left[24] = "over", bytes[24];
+    json_int_t ns = cli_json_int(lease, "left_ns");
+    if (ns > 0)
+        cli_time(left, (uint64_t)ns);
+    bool removed = !strcmp(text_of(lease, "state"), "retired");
+    printf("lease %-16s %-12s %10s  %s%s%s\n", text_of(lease, "holder"), left,
+           cli_bytes(bytes, (uint64_t)cli_json_int(lease, "bytes")), text_of(lease, "key"),
+           json_is_true(json_object_get(lease, "in_flight")) ? " (in flight)" : "",
+           removed ? " (removed, waits for this lease)" : "");
+}
+
 static void print(const json_t *report)
 {
     size_t i;
     json_t *item;
     json_array_foreach(json_object_get(report, "sessions"), i, item) print_session(item);
     json_array_foreach(json_object_get(report, "holds"), i, item) print_hold(item);
+    json_array_foreach(json_object_get(report, "leases"), i, item) print_lease(item);
     if (json_is_true(json_object_get(report, "truncated")))
         puts("and more");
 }

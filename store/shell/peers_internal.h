@@ -129,6 +129,7 @@ struct peers {
     struct transport_stats last; /* when strangers were told of */
     uint64_t strangers;
     int64_t strangers_told;          /* CLOCK_MONOTONIC ns */
+    int64_t strangers_due;           /* .. when the next line may be written; INT64_MAX: none is due */
     char refused[TRANSPORT_WHY_MAX]; /* what the log was told last of connections that were not let in .. */
     int64_t refused_at;              /* .. when */
     struct home_part *home;
@@ -216,6 +217,17 @@ void serve_part_command(struct peers *p, const struct node_command *c); /* LEASE
 /* The transport's admit and served, for a link that is up. */
 int serve_part_admit(struct peers *p, struct link *from, const struct transport_want *want, uint64_t *token);
 void serve_part_served(struct peers *p, struct link *from, uint64_t lease, uint64_t token, int status);
+
+/* Leases for `from` of n keys (1 to LEASE_KEYS_MAX) that are asked for in another way than by LEASE: grants as CMD_LEASED
+ * has them, one a key. `done` is called exactly once: from within, or later, in dispatch context too; n = 0: there are
+ * none (the link has ended, the node stops, too much waits). ttl_ns 0: the default. Turn context. -EINVAL, -ENOMEM: done
+ * is not called. */
+typedef void serve_granted_fn(void *arg, const struct lease_grant *grants, uint32_t n);
+int serve_part_grant(struct peers *p, struct link *from, const struct key_ref *keys, uint32_t n, int64_t ttl_ns,
+                     serve_granted_fn *done, void *arg);
+/* A grant with status 0, as messages have it. */
+void serve_part_lease_of(const struct lease_grant *g, struct wire_lease *out);
+void serve_part_metrics(const struct peers *p, FILE *f);
 
 int pull_part_open(struct peers *p, char *why, size_t why_size);
 void pull_part_close(struct peers *p);

@@ -174,4 +174,5 @@ void peers_metrics(const struct peers *p, FILE *f)
             "# HELP berth_peer_strangers_total Connections to the peers' port that were closed: no peer of this node.\n"
             "# TYPE berth_peer_strangers_total counter\nberth_peer_strangers_total %" PRIu64 "\n",
             ts.strangers + ts.protocol + ts.crowded_out);
+    serve_part_metrics(p, f);
 }

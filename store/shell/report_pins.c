@@ -1,5 +1,6 @@
-/* report_pins.c: who pins and holds what. */
+/* report_pins.c: who pins, holds and leases what. */
 #include "store/shell/log.h"
+#include "store/shell/peers.h"
 #include "store/shell/report.h"
 #include "store/slot.h"
 
@@ -124,6 +125,40 @@ static json_t *holds_json(const struct server *s, uint32_t only)
     return list;
 }
 
+static json_t *lease_json(const struct server *s, const struct node_lease_info *l, const struct node_slot_info *info)
+{
+    char holder[4 * NAME_MAX_BYTES + 1], id[20];
+    json_t *o = json_object();
+    peers_holder(s->peers, l, holder, sizeof(holder));
+    snprintf(id, sizeof(id), "%016llx", (unsigned long long)l->lease);
+    json_object_set_new(o, "holder", json_string(holder));
+    json_object_set_new(o, "lease", json_string(id));
+    json_object_set_new(o, "slot", json_integer(l->slot));
+    describe(s, o, info);
+    json_object_set_new(o, "left_ns", json_integer(l->left_ns));
+    json_object_set_new(o, "in_flight", json_boolean(l->in_flight));
+    json_object_set_new(o, "serves", json_integer(l->serves));
+    json_object_set_new(o, "recalled", json_boolean(l->recalled));
+    json_object_set_new(o, "gone", json_boolean(l->gone));
+    json_object_set_new(o, "released", json_boolean(l->released));
+    return o;
+}
+
+static json_t *leases_json(struct pins_report *r)
+{
+    const struct server *s = r->server;
+    struct node_lease_info l;
+    struct node_slot_info info;
+    json_t *list = json_array();
+    for (uint32_t cursor = 0; r->shown < PINS_SHOWN && node_leases_next(s->node, &cursor, &l);) {
+        if ((r->only == SLOT_NONE || l.slot == r->only) && node_slot(s->node, l.slot, &info)) {
+            json_array_append_new(list, lease_json(s, &l, &info));
+            r->shown++;
+        }
+    }
+    return list;
+}
+
 char *report_pins(struct server *s, const struct key_ref *key)
 {
     struct pins_report r = {.server = s, .only = SLOT_NONE};
@@ -146,6 +181,7 @@ char *report_pins(struct server *s, const struct key_ref *key)
     }
     json_object_set_new(o, "sessions", sessions);
     json_object_set_new(o, "holds", any ? holds_json(s, r.only) : json_array());
+    json_object_set_new(o, "leases", any ? leases_json(&r) : json_array());
     json_object_set_new(o, "truncated", json_boolean(r.shown >= PINS_SHOWN));
     char *text = json_dumps(o, JSON_INDENT(1) | JSON_ENSURE_ASCII);
     json_decref(o);

@@ -54,7 +54,9 @@ int64_t server_clock(struct server *s)
     int64_t mono = clock_ns(CLOCK_MONOTONIC);
     if (mono - s->offsets_read > OFFSETS_NS) {
         s->boot_offset = clock_ns(CLOCK_BOOTTIME) - mono;
-        s->raw_offset = clock_ns(CLOCK_MONOTONIC_RAW) - mono;
+        struct timespec raw;
+        int without = clock_gettime(CLOCK_MONOTONIC_RAW, &raw); /* then `raw` is CLOCK_MONOTONIC */
+        s->raw_offset = without ? 0 : (int64_t)raw.tv_sec * 1000000000 + raw.tv_nsec - mono;
         s->wall_offset_us = (clock_ns(CLOCK_REALTIME) - mono) / 1000;
         s->offsets_read = mono;
     }
@@ -310,6 +312,13 @@ static int open_region(struct server *s, char *why, size_t why_size)
     return region_open(&s->region, &s->settings, s->settings.embedded ? NULL : told, why, why_size);
 }
 
+/* Without CLOCK_MONOTONIC_RAW leases run by a clock that NTP may slew (chrony by 8 % at most). */
+static bool has_raw_clock(void)
+{
+    struct timespec t;
+    return clock_gettime(CLOCK_MONOTONIC_RAW, &t) == 0;
+}
+
 static int open_node(struct server *s)
 {
     struct region *r = &s->region;
@@ -335,7 +344,9 @@ static int open_node(struct server *s)
                                  .namespaces = s->settings.namespaces,
                                  .n_namespaces = s->settings.n_namespaces,
                                  .publish = peers_wanted(s),
-                                 .lease = {.ttl_ns = s->settings.lease_ns, .peer_bytes = s->settings.lease_quota},
+                                 .lease = {.ttl_ns = s->settings.lease_ns,
+                                           .peer_bytes = s->settings.lease_quota,
+                                           .rho_ppm = has_raw_clock() ? 0 : LEASE_RHO_LIMIT_PPM},
                                  .first = r->first,
                                  .clean = r->clean};
     return node_create(&s->node, &config);
