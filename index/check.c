@@ -16,6 +16,7 @@ struct check {
     const struct lookup *l;
     uint32_t headers;
     uint8_t *marks; /* a slot: which of the two named it */
+    uint8_t *cells; /* a bit a cell of tails: a record's */
     void (*report)(void *arg, const char *sentence);
     void *arg;
     struct check_result result;
@@ -55,6 +56,23 @@ static void differ_number(struct check *c, const struct record *r, const char *w
                c->key, index, header, r->slot);
 }
 
+/* Cells of tails: nobody else's, and the checksums of segments in them are those that the header's own proves. */
+static void check_cells(struct check *c, uint32_t slot)
+{
+    const struct slot_header *h = &c->l->headers[slot];
+    uint32_t cell, count, cells = lookup_cells(c->l, h, &cell);
+    for (uint32_t i = cell; cells > 0 && i < cell + cells; i++) {
+        if (c->cells[i / 8] >> (i % 8) & 1)
+            differ(c, "cell %" PRIu32 " of record '%s' is another record's too", i, c->key);
+        c->cells[i / 8] |= (uint8_t)(1u << (i % 8));
+    }
+    (void)lookup_sums(c->l, h, &count);
+    if (cell == SLOT_NONE && slot_segment(h))
+        differ(c, "cells of record '%s' are none of this region's", c->key);
+    else if (count == UINT32_MAX)
+        differ(c, "checksums of the segments of record '%s' are not those that its checksum proves", c->key);
+}
+
 static void check_header(struct check *c, struct key_ref key, const struct record *r)
 {
     const struct slot_header *h = &c->l->headers[r->slot];
@@ -72,6 +90,8 @@ static void check_header(struct check *c, struct key_ref key, const struct recor
     differ_number(c, r, "version", r->counter, h->version);
     differ_number(c, r, "region", r->region, h->region);
     differ_number(c, r, "checksum", r->checksum, h->checksum);
+    differ_number(c, r, "segment size", r->segment, slot_segment(h));
+    check_cells(c, r->slot);
     differ_number(c, r, "lineage", r->lineage, h->lineage);
     bool held = atomic_load_explicit(&h->flags, memory_order_relaxed) & SLOT_HELD;
     if (held != (r->n_holds > 0))
@@ -152,11 +172,11 @@ int check_region(const struct index_ops *ops, void *ix, const struct lookup *l, 
 {
     uint32_t headers = headers_used < l->n_headers ? headers_used : l->n_headers;
     struct check *c = calloc(1, sizeof *c);
-    uint8_t *marks = calloc(headers + 1u, 1);
+    uint8_t *marks = calloc(headers + 1u, 1), *cells = calloc(l->n_tails / 8u + 1u, 1);
     int rc = -ENOMEM;
-    if (!c || !marks)
+    if (!c || !marks || !cells)
         goto done;
-    *c = (struct check){.l = l, .headers = headers, .marks = marks, .report = report, .arg = arg};
+    *c = (struct check){.l = l, .headers = headers, .marks = marks, .cells = cells, .report = report, .arg = arg};
     rc = ops->each(ix, check_record, c);
     if (rc < 0) {
         rc = rc == -ENOMEM ? rc : -EIO;
@@ -168,6 +188,7 @@ int check_region(const struct index_ops *ops, void *ix, const struct lookup *l, 
     rc = 0;
 done:
     free(marks);
+    free(cells);
     free(c);
     return rc;
 }

@@ -20,10 +20,10 @@ enum batch_op_kind {
 enum meta_number {
     META_COUNTER, /* greatest version counter given */
     META_NEXT_SESSION,
-    META_LEASE_HORIZON, /* CLOCK_BOOTTIME ns until which a peer may still read */
-    META_CLEAN,         /* 1 after a clean stop */
+    META_LEASE_HORIZON,  /* CLOCK_BOOTTIME ns until which a peer may still read */
+    META_CLEAN,          /* 1 after a clean stop */
     META_NEXT_NAMESPACE, /* of nodes that gave ids in sequence; written no more */
-    META_INCARNATION, /* counts starts of the node on this region */
+    META_INCARNATION,    /* counts starts of the node on this region */
     META_NUMBERS
 };
 

@@ -74,9 +74,10 @@ static const uint8_t *key_head(const struct slot_header *h)
 
 bool lookup_key_equal(const struct lookup *l, const struct slot_header *h, struct key_ref key)
 {
-    if (h->key_size != key.size || h->ns != key.ns)
+    bool split = key.size > KEY_HEAD && h->key_size == (key.size | KEY_SPLIT);
+    if ((h->key_size != key.size && !split) || h->ns != key.ns)
         return false;
-    if (key.size <= KEY_INLINE)
+    if (key.size <= KEY_INLINE && !split)
         return memcmp(key_head(h), key.data, key.size) == 0;
     if (key.size > KEY_MAX || memcmp(key_head(h), key.data, KEY_HEAD) != 0)
         return false;
@@ -86,11 +87,12 @@ bool lookup_key_equal(const struct lookup *l, const struct slot_header *h, struc
 
 bool lookup_key(const struct lookup *l, const struct slot_header *h, uint8_t buf[KEY_MAX], struct key_ref *out)
 {
-    uint32_t size = h->key_size;
-    if (size == 0 || size > KEY_MAX)
+    uint32_t size = slot_key_size(h);
+    bool split = h->key_size & KEY_SPLIT;
+    if (size == 0 || size > KEY_MAX || (split && size <= KEY_HEAD))
         return false;
     const void *data = key_head(h);
-    if (size > KEY_INLINE) {
+    if (size > KEY_INLINE || split) {
         const uint8_t *rest = key_rest(l, h, size);
         if (!rest)
             return false;
@@ -100,6 +102,41 @@ bool lookup_key(const struct lookup *l, const struct slot_header *h, uint8_t buf
     }
     *out = (struct key_ref){.data = data, .size = size, .ns = h->ns};
     return true;
+}
+
+uint32_t lookup_cells(const struct lookup *l, const struct slot_header *h, uint32_t *cell)
+{
+    uint32_t size = slot_key_size(h), shift = slot_segment(h), segments = segments_of(h->size, shift);
+    bool split = segments > 0 && size > KEY_HEAD && size <= KEY_INLINE;
+    bool possible = size <= KEY_MAX && (shift == 0 || segments_possible(h->size, shift));
+    uint32_t cells = possible ? cells_of_key(size, segments) + cells_of_segments(segments) : 0;
+    bool has = atomic_load_explicit(&h->flags, memory_order_relaxed) & SLOT_TAIL;
+    *cell = h->tail;
+    if (!possible || has != (cells > 0) || split != ((h->key_size & KEY_SPLIT) != 0) ||
+        (cells > 0 && (cells > l->n_tails || *cell > l->n_tails - cells))) {
+        *cell = SLOT_NONE;
+        return 0;
+    }
+    if (cells == 0)
+        *cell = 0;
+    return cells;
+}
+
+const uint64_t *lookup_sums(const struct lookup *l, const struct slot_header *h, uint32_t *count)
+{
+    uint32_t n = segments_of(h->size, slot_segment(h)), cell;
+    *count = 0;
+    if (n == 0)
+        return NULL;
+    uint32_t cells = lookup_cells(l, h, &cell);
+    *count = UINT32_MAX;
+    if (cells == 0 || !l->tails)
+        return NULL;
+    const void *list = l->tails + (size_t)(cell + cells_of_key(slot_key_size(h), n)) * TAIL_CELL;
+    if (XXH3_64bits(list, n * sizeof(uint64_t)) != h->checksum)
+        return NULL;
+    *count = n;
+    return list;
 }
 
 static bool same_hash(const struct lookup *l, const struct slot_header *h, struct key_hash hash)

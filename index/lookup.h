@@ -37,6 +37,15 @@ int lookup_attach(struct lookup *l, void *map, uint64_t bytes);
 /* XXH3-64, the namespace in the seed. lookup_hash.h has it inline. */
 struct key_hash lookup_hash(uint64_t seed, struct key_ref key);
 
+/* Cells of tails that an object's header says are its own: *cell the first, the number returned (0: none). What a
+ * header says is not believed: a run that is no run of this file is 0 cells with *cell SLOT_NONE. */
+uint32_t lookup_cells(const struct lookup *l, const struct slot_header *h, uint32_t *cell);
+
+/* Checksums of the object's segments, *count of them, if it has segments and its cells hold the list whose XXH3-64 its
+ * header's checksum is; else NULL with *count 0 for an object without segments or of no bytes, UINT32_MAX for a list
+ * that proves nothing. Only under a validated pin, or for the node. */
+const uint64_t *lookup_sums(const struct lookup *l, const struct slot_header *h, uint32_t *count);
+
 /* Whether the header's key is this key. Only under a validated pin, or between two equal loads of its word. */
 bool lookup_key_equal(const struct lookup *l, const struct slot_header *h, struct key_ref key);
 

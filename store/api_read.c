@@ -1,4 +1,6 @@
-/* api_read.c: get, get_many, get_into, prefix, exists, release. */
+/* api_read.c: get, get_many, prefix, exists, release. */
+#include "store/await.h"
+#include "store/pull.h"
 #include "store/read.h"
 
 #include <errno.h>
@@ -6,20 +8,19 @@
 
 #define KEYS_MAX 65536u
 #define GROUP_TRIES 64u
-#define GET_FLAGS (BERTH_VERIFY | BERTH_NO_TOUCH | BERTH_LOCAL)
+#define GET_FLAGS (BERTH_VERIFY | BERTH_NO_TOUCH | BERTH_LOCAL | BERTH_WAIT | BERTH_PEERS | BERTH_FRESH)
 #define MANY_FLAGS (GET_FLAGS | BERTH_SAME_GROUP)
-#define LATER_FLAGS (BERTH_PEERS | BERTH_WAIT | BERTH_FRESH)
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
 #define TOUCH_MAX 512u /* slots told to the node in one piece */
 
 static int check_flags(unsigned flags, unsigned allowed)
 {
-    if (flags & LATER_FLAGS) {
-        return berth_fail(-EOPNOTSUPP, "flag 0x%x belongs to a later version: leave it out", flags & LATER_FLAGS);
-    }
     if (flags & ~allowed) {
         return berth_fail(-EINVAL, "flag 0x%x is not known here: leave it out", flags & ~allowed);
+    }
+    if ((flags & BERTH_FRESH) && !(flags & BERTH_PEERS)) {
+        return berth_fail(-EINVAL, "BERTH_FRESH asks peers: set BERTH_PEERS too");
     }
     return 0;
 }
@@ -29,7 +30,7 @@ static int check_flags(unsigned flags, unsigned allowed)
 static inline bool bad_get(const struct berth *b, const struct berth_key *key, const void *out, unsigned flags)
 {
     return !b || client_life(b) != LIFE_LIVE || !key->data || key->size - 1 >= BERTH_KEY_MAX || !out ||
-           (flags & ~GET_FLAGS);
+           (flags & ~GET_FLAGS) || (flags & PULL_READ_FLAGS) == BERTH_FRESH;
 }
 
 static int refuse_get(const struct berth *b, const struct berth_key *key, unsigned flags)
@@ -39,10 +40,52 @@ static int refuse_get(const struct berth *b, const struct berth_key *key, unsign
     return rc ? rc : berth_fail(-EINVAL, "no place for the result was given");
 }
 
-static int fail_get(struct berth *b, struct client_thread *t, int rc)
+int read_check_get(const struct berth *b, const struct berth_key *key, const void *out, unsigned flags)
+{
+    return bad_get(b, key, out, flags) ? refuse_get(b, key, flags) : 0;
+}
+
+/* Who waits wants to know that there is no node to wait for; to others what can't be found is not there. */
+static int fail_get(struct berth *b, struct client_thread *t, unsigned flags, int rc)
 {
     stat_add(b, t, LANE_MISSES, 1);
-    return berth_fail_plain(rc == BERTH_ENODE ? -ENOENT : rc);
+    return berth_fail_plain(rc == BERTH_ENODE && !(flags & (BERTH_WAIT | BERTH_PEERS)) ? -ENOENT : rc);
+}
+
+/* After a miss: until it is there, or the node says why it will not be. */
+static __attribute__((noinline)) int await_pin(struct berth *b, struct client_thread *t, const struct berth_key *key,
+                                               const struct wanted *w, int64_t deadline, struct found *f)
+{
+    uint8_t state;
+    uint32_t taken;
+    int rc = -ENOENT;
+    if (deadline <= BERTH_NOW) {
+        return rc;
+    }
+    while (rc == -ENOENT) { /* again, where it went between the node's answer and the look */
+        rc = await_keys(b, key, NULL, 1, 0, deadline, &state, &taken);
+        rc = rc ? rc : await_error(state);
+        rc = rc ? rc : read_pin_slowly(b, t, w, deadline, f);
+    }
+    return rc;
+}
+
+/* After a miss, or at once where the newest is wanted: from peers into this pool, and pinned here. */
+static __attribute__((noinline)) int peers_pin(struct berth *b, struct client_thread *t, const struct berth_key *key,
+                                               const struct wanted *w, unsigned flags, int64_t deadline,
+                                               struct found *f)
+{
+    for (unsigned i = 0; i < PULL_TRIES; i++) {
+        int rc = pull_key(b, key, flags, deadline);
+        if (rc && rc != -ENOENT) {
+            return rc;
+        }
+        int here = read_pin_slowly(b, t, w, deadline, f);
+        if (here != -ENOENT || rc) {
+            return here; /* which a put of this node may have brought meanwhile */
+        }
+    }
+    return BERTH_ENOTNOW;
 }
 
 /* Pinned and accepted, or the error. */
@@ -54,16 +97,21 @@ static inline int pin_one(struct berth *b, struct client_thread *t, const struct
     if (__builtin_expect(read_refused(b), 0)) {
         return berth_fail_plain(BERTH_EQUOTA);
     }
-    if (__builtin_expect(find_pin_walk(b, t, &w, f) != STEP_DONE, 0)) {
-        int rc = read_pin_slowly(b, t, &w, deadline, f);
+    if (__builtin_expect((flags & BERTH_FRESH) || find_pin_walk(b, t, &w, f) != STEP_DONE, 0)) {
+        int rc = flags & BERTH_FRESH ? -ENOENT : read_pin_slowly(b, t, &w, deadline, f);
+        if (rc == -ENOENT && (flags & BERTH_PEERS)) {
+            rc = peers_pin(b, t, key, &w, flags, deadline, f);
+        } else if (rc == -ENOENT && (flags & BERTH_WAIT)) {
+            rc = await_pin(b, t, key, &w, deadline, f);
+        }
         if (rc) {
-            return fail_get(b, t, rc);
+            return fail_get(b, t, flags, rc);
         }
     }
     int rc = read_accept(b, t, *f, flags);
     if (__builtin_expect(rc != 0, 0)) {
         pin_drop(b, t, f->entry);
-        return fail_get(b, t, rc);
+        return fail_get(b, t, flags, rc);
     }
     if (__builtin_expect(!b->unmeasured, 1)) {
         stat_add(b, t, LANE_HITS, 1);
@@ -73,6 +121,12 @@ static inline int pin_one(struct berth *b, struct client_thread *t, const struct
         touch_one(b, t, f->slot);
     }
     return 0;
+}
+
+int read_pin(struct berth *b, struct client_thread *t, const struct berth_key *key, unsigned flags, int64_t deadline,
+             struct found *f)
+{
+    return pin_one(b, t, key, flags, deadline, f);
 }
 
 static int get_one(struct berth *b, struct client_thread *t, const struct berth_key *key, struct berth_view *view,
@@ -147,7 +201,7 @@ __attribute__((flatten)) int berth_get(struct berth *b, struct berth_key key, st
         return get_whole(b, key, view, flags, deadline);
     }
     bool good = word_state(slot_load(h)) == SLOT_READY && !atomic_load_explicit(&h->group, memory_order_acquire) &&
-                find_same_key(l, h, &w) && read_plain(b, h);
+                find_same_short(h, &w) && read_plain(b, h);
     if (unlikely(!good)) {
         pin_drop(b, t, entry);
         return get_whole(b, key, view, flags, deadline);
@@ -159,32 +213,6 @@ __attribute__((flatten)) int berth_get(struct berth *b, struct berth_key key, st
     uint32_t n = t->n++;
     t->touch[n] = slot + 1;
     return unlikely(n == THREAD_TURN - 1) ? end_turn(b, t) : 0;
-}
-
-long berth_get_into(struct berth *b, struct berth_key key, void *buffer, size_t size, unsigned flags, int64_t deadline)
-{
-    if (bad_get(b, &key, buffer ? buffer : size ? NULL : "", flags)) {
-        return refuse_get(b, &key, flags);
-    }
-    struct client_thread *t = thread_self();
-    struct found f;
-    int rc = pin_one(b, t, &key, flags, deadline, &f);
-    if (rc) {
-        return rc;
-    }
-    const struct slot_header *h = find_header(&b->lookup, f.slot);
-    uint64_t n = h->size;
-    if (n <= size && n) {
-        memcpy(buffer, read_payload(b, h), n);
-    }
-    pin_drop(b, t, f.entry);
-    if (n <= size) {
-        return (long)n;
-    }
-    uint64_t figure[4] = {n};
-    berth_fail(-ENOSPC, "the object has %llu bytes, the buffer %zu: give a larger one", (unsigned long long)n, size);
-    berth_fail_figures(figure);
-    return -ENOSPC;
 }
 
 static inline void release_one(struct berth *b, struct client_thread *t, struct berth_view *v)
@@ -310,34 +338,181 @@ static uint32_t pin_views(struct berth *b, struct client_thread *t, const struct
 }
 
 static long pin_run(struct berth *b, struct client_thread *t, const struct berth_key *keys, size_t n, unsigned flags,
-                    int64_t deadline, struct berth_view *v)
+                    int64_t deadline, struct berth_view *v, int *why)
 {
     size_t got = 0;
-    while (got < n) {
+    *why = 0;
+    while (got < n && *why == 0) {
         uint32_t part = n - got < READ_BATCH ? (uint32_t)(n - got) : READ_BATCH;
-        int why = 0;
-        uint32_t pinned = pin_views(b, t, keys + got, part, flags, deadline, true, v + got, &why);
-        got += pinned;
-        if (pinned == part) {
-            continue;
-        }
-        if (why == BERTH_EPINS || why == -ENOMEM) {
-            berth_release(b, v, got);
-            return berth_fail_plain(why);
-        }
-        break;
+        got += pin_views(b, t, keys + got, part, flags, deadline, true, v + got, why);
+    }
+    if (*why == BERTH_EPINS || *why == -ENOMEM) {
+        berth_release(b, v, got);
+        return *why;
     }
     return (long)got;
+}
+
+/* Waits for keys[got .. n), as many as one message takes. One that was given up ends the run before it: *n. *last: the
+ * time is up. */
+static int await_run(struct berth *b, const struct berth_key *keys, size_t got, size_t *n, int64_t deadline, bool *last)
+{
+    uint8_t state[AWAIT_KEYS];
+    uint32_t taken, part = *n - got < AWAIT_KEYS ? (uint32_t)(*n - got) : AWAIT_KEYS;
+    int rc = await_keys(b, keys + got, NULL, part, MSG_WAIT_RUN, deadline, state, &taken);
+    bool open = false;
+    for (uint32_t i = 0; rc == 0 && i < taken; i++) {
+        open |= state[i] == WAIT_OPEN;
+        if (state[i] == WAIT_ABORTED || state[i] == WAIT_DIED) {
+            *n = got + i;
+            return 0;
+        }
+    }
+    *last = open;
+    return rc;
+}
+
+/* The run as far as it goes here, then what peers have of the rest, a message at a time. */
+static long peers_prefix(struct berth *b, struct client_thread *t, const struct berth_key *keys, size_t n,
+                         unsigned flags, int64_t deadline, struct berth_view *v)
+{
+    size_t got = 0, pulled = 0; /* keys[0, pulled) have been pulled */
+    unsigned tries = 0;
+    for (;;) {
+        struct msg_pulled result[MSG_PULL_KEYS];
+        size_t end = flags & BERTH_FRESH ? pulled : n;
+        uint32_t taken = 0, more = 0;
+        int why = 0;
+        long run = pin_run(b, t, keys + got, end - got, flags, deadline, v + got, &why);
+        got += run > 0 ? (size_t)run : 0;
+        tries += got < pulled; /* gone again */
+        if (run < 0 || got == n || (why && why != -ENOENT) || tries > PULL_TRIES) {
+            return run < 0 ? berth_fail_plain((int)run) : (long)got;
+        }
+        int rc = pull_keys(b, keys + got, NULL, (uint32_t)(n - got < MSG_PULL_KEYS ? n - got : MSG_PULL_KEYS), flags,
+                           true, deadline, result, &taken);
+        if (rc && rc != -ETIMEDOUT) {
+            berth_release(b, v, got);
+            return berth_fail_plain(rc);
+        }
+        while (rc == 0 && more < taken && result[more].status >= 0) {
+            more++;
+        }
+        pulled = got + more;
+        n = more < taken ? pulled : n;
+        if (got == n) {
+            return (long)got;
+        }
+    }
+}
+
+static long pin_prefix(struct berth *b, struct client_thread *t, const struct berth_key *keys, size_t n, unsigned flags,
+                       int64_t deadline, struct berth_view *v)
+{
+    size_t got = 0;
+    bool last = !(flags & BERTH_WAIT) || deadline <= BERTH_NOW;
+    if (flags & BERTH_PEERS) {
+        return peers_prefix(b, t, keys, n, flags, deadline, v);
+    }
+    for (;;) {
+        int why;
+        long more = pin_run(b, t, keys + got, n - got, flags, deadline, v + got, &why);
+        got += more > 0 ? (size_t)more : 0;
+        int rc = more < 0 ? (int)more : 0;
+        if (rc == 0 && (got == n || last || why != -ENOENT)) {
+            return (long)got;
+        }
+        rc = rc ? rc : await_run(b, keys, got, &n, deadline, &last);
+        if (rc) {
+            berth_release(b, v, got);
+            return berth_fail_plain(rc);
+        }
+    }
+}
+
+/* Of those that are not there, as many as one wait takes, from *from on: where they are. */
+static uint32_t find_missing(const struct berth_view *v, size_t n, size_t *from, uint32_t *index)
+{
+    uint32_t count = 0;
+    for (size_t i = *from; i < n && count < AWAIT_KEYS; i++) {
+        if (!v[i].data && v[i].status == -ENOENT) {
+            *from = count ? *from : i;
+            index[count++] = (uint32_t)i;
+        }
+    }
+    return count;
+}
+
+/* How many more there are after a wait for those that were missing. */
+static size_t await_missing(struct berth *b, struct client_thread *t, const struct berth_key *keys, size_t n,
+                            unsigned flags, int64_t deadline, struct berth_view *v)
+{
+    uint32_t index[AWAIT_KEYS], count, taken;
+    uint8_t state[AWAIT_KEYS];
+    size_t got = 0, from = 0;
+    int rc = 0;
+    while ((count = find_missing(v, n, &from, index)) > 0) {
+        taken = count;
+        rc = rc ? rc : await_keys(b, keys, index, count, 0, deadline, state, &taken);
+        for (uint32_t i = 0; i < taken; i++) {
+            uint32_t k = index[i];
+            int why = 0;
+            if (rc == 0 && state[i] == WAIT_READY) { /* still not there: it is among those missing again */
+                got += pin_views(b, t, &keys[k], 1, flags, deadline, false, &v[k], &why);
+            } else {
+                v[k].status = rc ? rc : await_error(state[i]);
+            }
+        }
+    }
+    return got;
+}
+
+/* How many more there are after a pull of what is missing, a message at a time. */
+static size_t pull_missing(struct berth *b, struct client_thread *t, const struct berth_key *keys, size_t n,
+                           unsigned flags, int64_t deadline, struct berth_view *v)
+{
+    uint32_t index[MSG_PULL_KEYS];
+    struct msg_pulled result[MSG_PULL_KEYS];
+    size_t got = 0, at = 0;
+    for (;;) {
+        uint32_t count = 0, taken = 0;
+        for (; at < n && count < MSG_PULL_KEYS; at++) {
+            if (!v[at].data && v[at].status == -ENOENT) {
+                index[count++] = (uint32_t)at;
+            }
+        }
+        if (count == 0) {
+            return got;
+        }
+        int rc = pull_keys(b, keys, index, count, flags, false, deadline, result, &taken);
+        at = taken < count ? index[taken] : at;
+        for (uint32_t i = 0; i < taken; i++) {
+            struct berth_view *one = &v[index[i]];
+            int why = rc ? rc : result[i].status < 0 ? result[i].status : 0;
+            size_t more = why ? 0 : pin_views(b, t, &keys[index[i]], 1, flags, deadline, false, one, &why);
+            got += more;
+            one->status = more ? 0 : why ? why : BERTH_ENOTNOW;
+            one->status = !more && rc == 0 && result[i].status >= 0 && why == -ENOENT ? BERTH_ENOTNOW : one->status;
+        }
+    }
 }
 
 static long pin_all(struct berth *b, struct client_thread *t, const struct berth_key *keys, size_t n, unsigned flags,
                     int64_t deadline, struct berth_view *v)
 {
     size_t got = 0;
-    for (size_t i = 0; i < n; i += READ_BATCH) {
+    for (size_t i = 0; i < n && (flags & BERTH_FRESH); i++) {
+        v[i] = (struct berth_view){.status = -ENOENT};
+    }
+    for (size_t i = 0; i < n && !(flags & BERTH_FRESH); i += READ_BATCH) {
         uint32_t part = n - i < READ_BATCH ? (uint32_t)(n - i) : READ_BATCH;
         int why = 0;
         got += pin_views(b, t, keys + i, part, flags, deadline, false, v + i, &why);
+    }
+    if (got < n && (flags & BERTH_PEERS)) {
+        got += pull_missing(b, t, keys, n, flags, deadline, v);
+    } else if (got < n && (flags & BERTH_WAIT) && deadline > BERTH_NOW) {
+        got += await_missing(b, t, keys, n, flags, deadline, v);
     }
     return (long)got;
 }
@@ -351,7 +526,7 @@ static long read_many(struct berth *b, const struct berth_key *keys, size_t n, s
     }
     long got = 0;
     for (unsigned i = 0;; i++) {
-        got = run ? pin_run(b, t, keys, n, flags, deadline, v) : pin_all(b, t, keys, n, flags, deadline, v);
+        got = run ? pin_prefix(b, t, keys, n, flags, deadline, v) : pin_all(b, t, keys, n, flags, deadline, v);
         if (got < 0) {
             return got;
         }

@@ -1,4 +1,5 @@
 /* api_write.c: put, create, seal, abort. */
+#include "store/await.h"
 #include "store/build.h"
 #include "store/read.h"
 
@@ -68,8 +69,9 @@ static int put_once(struct berth *b, const struct berth_key *key, const void *da
     if (rc) {
         return rc;
     }
-    uint64_t checksum = build_copy(b, &token, data, size);
-    struct call *c = build_put(b, key, size, opts, &token, checksum);
+    uint64_t sums[SEGMENTS_MAX];
+    uint64_t checksum = build_copy(b, &token, data, size, build_shift(opts ? opts->segment : 0), sums);
+    struct call *c = build_put(b, key, size, opts, &token, checksum, sums);
     if (!c) {
         pthread_mutex_lock(&b->lock);
         grant_came(b, grant_pages(size), 0, &token, 1);
@@ -87,7 +89,7 @@ static int put_once(struct berth *b, const struct berth_key *key, const void *da
 
 int berth_put(struct berth *b, struct berth_key key, const void *data, size_t size, const struct berth_put_opts *opts)
 {
-    int rc = build_check_put(b, &key, size, opts);
+    int rc = build_check_put(b, &key, size, opts, 0);
     if (rc) {
         return rc;
     }
@@ -106,10 +108,34 @@ int berth_put(struct berth *b, struct berth_key key, const void *data, size_t si
     return rc;
 }
 
+/* One CREATE; what lies at hand for other sizes goes back before the pool is called full. */
+static int create_once(struct berth *b, const struct berth_key *key, size_t size, const struct berth_put_opts *opts,
+                       struct berth_draft *d)
+{
+    struct created created = {.draft = d, .size = size, .segment = opts ? opts->segment : 0};
+    struct call_result r = {0};
+    for (bool again = false;; again = true) {
+        struct call *c = build_create(b, key, size, opts);
+        if (!c) {
+            return berth_fail_plain(-ENOMEM);
+        }
+        int rc = call_run(b, c, &r, build_take_created, &created);
+        if ((rc != BERTH_EFULL && rc != BERTH_EQUOTA) || again) {
+            return rc < 0 ? client_fail_reply(&r) : rc;
+        }
+        pthread_mutex_lock(&b->lock);
+        bool any = grant_return_all(b);
+        pthread_mutex_unlock(&b->lock);
+        if (!any) {
+            return client_fail_reply(&r);
+        }
+    }
+}
+
 int berth_create(struct berth *b, struct berth_key key, size_t size, const struct berth_put_opts *opts,
                  struct berth_draft *d)
 {
-    int rc = build_check_put(b, &key, size, opts);
+    int rc = build_check_put(b, &key, size, opts, BERTH_JOIN);
     if (rc) {
         return rc;
     }
@@ -120,28 +146,16 @@ int berth_create(struct berth *b, struct berth_key key, size_t size, const struc
     if (kept_already(b, &key)) {
         return BERTH_KEPT;
     }
-    struct created created = {.draft = d, .size = size};
-    struct call_result r = {0};
-    for (bool again = false;; again = true) {
-        struct call *c = build_create(b, &key, size, opts);
-        if (!c) {
-            return berth_fail_plain(-ENOMEM);
-        }
-        rc = call_run(b, c, &r, build_take_created, &created);
-        if ((rc != BERTH_EFULL && rc != BERTH_EQUOTA) || again) {
-            break;
-        }
-        pthread_mutex_lock(&b->lock);
-        bool any = grant_return_all(b);
-        pthread_mutex_unlock(&b->lock);
-        if (!any) {
-            break;
+    while ((rc = create_once(b, &key, size, opts, d)) == MSG_WRITING) {
+        rc = await_writer(b, &key, build_deadline(opts));
+        if (rc) {
+            return rc < 0 ? berth_fail_plain(rc) : rc;
         }
     }
     if (rc == 0) {
         build_map_pages(d->data, size);
     }
-    return rc < 0 ? client_fail_reply(&r) : rc;
+    return rc;
 }
 
 int berth_seal(struct berth *b, struct berth_draft *d, size_t n)
@@ -150,6 +164,10 @@ int berth_seal(struct berth *b, struct berth_draft *d, size_t n)
     rc = rc ? rc : build_check_drafts(b, d, n);
     if (rc) {
         return rc;
+    }
+    rc = build_sums(b, d, n);
+    if (rc) {
+        return berth_fail_plain(rc);
     }
     struct sealed sealed = {.drafts = d, .n = n};
     struct call_result r;

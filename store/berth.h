@@ -40,6 +40,9 @@ extern "C" {
 #define BERTH_OBJECT_MAX (1024u << 20) /* bytes of an object, at least 0; a pool or MR size below lowers it */
 #define BERTH_GROUP_MAX 1024u          /* drafts that one seal publishes together */
 #define BERTH_LABEL_MAX 63u            /* bytes of a hold's label */
+#define BERTH_SEGMENT_MIN 4096u        /* bytes of a segment, a power of two */
+#define BERTH_SEGMENTS_MAX 1024u       /* segments of an object */
+#define BERTH_RANGES_MAX 65536u        /* ranges of one call */
 
 /* Our own errors: code, number, sentence. Everything else is an errno value. */
 #define BERTH_ERRORS(X)                                                                                       \
@@ -63,7 +66,9 @@ extern "C" {
     X(BERTH_EHOLDS, 4114, "the object has as many holds as it can: drop some first")                          \
     X(BERTH_EBUSY_RING, 4115, "the queue is full: reap completions first")                                    \
     X(BERTH_EUNSURE, 4116, "a member that may have it can't be reached: whether it exists is not known")      \
-    X(BERTH_ENOTNOW, 4117, "its owners could not serve it in time: try again")
+    X(BERTH_ENOTNOW, 4117, "its owners could not serve it in time: try again")                                \
+    X(BERTH_EABORTED, 4120, "the key's writer gave it up before it was sealed: create it yourself")           \
+    X(BERTH_EDIED, 4121, "the key's writer ended before it was sealed: create it yourself")
 
 enum berth_error_code {
 #define BERTH_ERROR_ENUM(code, number, sentence) code = -(number),
@@ -73,6 +78,8 @@ enum berth_error_code {
 
 /* berth_put and berth_create return this where the key exists and was kept. */
 #define BERTH_KEPT 1
+/* In the status of a draft after berth_create: another draft of the key was open at that moment. */
+#define BERTH_WRITING 2
 
 struct berth;       /* a handle on one node */
 struct berth_queue; /* completions of asynchronous operations */
@@ -98,7 +105,8 @@ struct berth_view {
     const void *data; /* NULL: not found or not pinned; status says which */
     uint64_t size;
     struct berth_version version;
-    uint64_t checksum; /* XXH3-64 of the payload */
+    uint64_t checksum; /* XXH3-64 of the payload; of an object with segments, of the list of their XXH3-64: 8 bytes
+                          each, little-endian, in order */
     uint64_t lineage;
     uint32_t slot;
     uint32_t entry; /* the library's */
@@ -113,26 +121,42 @@ struct berth_draft {
     void *data;
     uint64_t size;
     uint64_t checksum; /* before seal: XXH3-64 of the payload if the caller has it, with BERTH_HAS_CHECKSUM in flags;
-                          else seal computes it */
+                          else seal computes it. Of a draft with segments seal sets it */
     uint32_t flags;
-    int32_t status;      /* after seal of a group: 0 sealed, BERTH_KEPT the key existed and was kept */
-    uint64_t generation; /* the library's from here */
+    int32_t status;           /* after create: 0, or BERTH_WRITING; after seal of a group: 0 sealed, BERTH_KEPT the key
+                                 existed and was kept */
+    const uint64_t *segments; /* before seal of a draft with segments: XXH3-64 of each, with BERTH_HAS_CHECKSUM */
+    uint64_t generation;      /* the library's from here */
     uint32_t slot;
     uint32_t page;
-    uint64_t reserved[2];
+    uint32_t segment; /* bytes, as the options of create said; 0: none */
+    uint32_t reserved;
 };
 #define BERTH_HAS_CHECKSUM 1u
 
 enum berth_flags {
-    BERTH_VERIFY = 1u << 0,     /* get: compare the checksum before returning the view */
+    BERTH_VERIFY = 1u << 0,     /* get: compare the checksum, of every segment, before returning the view */
     BERTH_NO_TOUCH = 1u << 1,   /* get, prefix: do not count as a use for eviction */
     BERTH_SAME_GROUP = 1u << 2, /* prefix, get_many: all members from one seal, or BERTH_EGROUP */
     BERTH_LOCAL = 1u << 3,      /* look here; the default and all there is on one node */
-    /* reserved, refused with -EOPNOTSUPP: */
-    BERTH_PEERS = 1u << 16, /* look on peers */
-    BERTH_WAIT = 1u << 17,  /* wait for a key that is being written */
-    BERTH_FRESH = 1u << 18  /* ask the home for the newest version */
+    BERTH_WAIT = 1u << 17,      /* get, get_into, get_range, get_many, prefix: wait for a key that is not there until it
+                                   is sealed, the last that writes it gives it up or ends, or the deadline. A key that
+                                   nobody writes is waited for too: somebody may create it. BERTH_NOW waits for
+                                   nothing, BERTH_FOREVER without end. What a call has found stays pinned while it
+                                   waits for the rest */
+    BERTH_PEERS = 1u << 16,     /* get, get_into, get_range, get_many, prefix: what is not here is pulled from peers
+                                   into this pool, under a lease, and pinned here as any other object. Nothing is asked
+                                   where it is here. The deadline is that of the whole call: -ETIMEDOUT; BERTH_NOW asks
+                                   nobody, BERTH_FOREVER waits as long as there is somebody to ask. Without peers what
+                                   is not here is -ENOENT. Also BERTH_EUNSURE, BERTH_ENOTNOW, BERTH_ECORRUPT,
+                                   BERTH_EREADONLY (another user's node), and what berth_put says of room.
+                                   With BERTH_VERIFY what comes is compared with its checksum on its way, whatever the
+                                   node's setting `verify` is. get_into of an embedded node needs no room in the pool:
+                                   the bytes go straight into the caller's memory. */
+    BERTH_FRESH = 1u << 18 /* with BERTH_PEERS, in a replaceable namespace: the home is asked for the newest version
+                                   even though one is here */
 };
+#define BERTH_PULL_MAX 256u /* keys of one BERTH_OP_PULL */
 
 struct berth_open_opts {
     size_t size;      /* sizeof(struct berth_open_opts) */
@@ -152,11 +176,20 @@ struct berth_put_opts {
     uint32_t ttl_s;                 /* seconds after which it may go first; 0: none */
     uint8_t priority;               /* 0 to 255, 0 is the default; more is kept longer */
     uint8_t pad[3];
-    uint32_t segment; /* reserved: 0 */
-    uint32_t flags;   /* 0 */
-    int64_t deadline; /* how long to wait for room; BERTH_NOW: no longer than an eviction takes */
+    uint32_t segment; /* bytes: a power of two, at least BERTH_SEGMENT_MIN, and so that the object has at most
+                         BERTH_SEGMENTS_MAX of them. Each then has a checksum of its own, and a range can be verified
+                         without the rest. 0: one checksum for all of it */
+    uint32_t flags;   /* BERTH_JOIN, for berth_create */
+    int64_t
+        deadline; /* how long to wait for room, and with BERTH_JOIN for the other writer; BERTH_NOW: no longer than an
+                         eviction takes, and for no writer */
     uint64_t reserved[4];
 };
+
+/* create: where another draft of the key is open, wait for its outcome instead of writing the same bytes twice. Sealed:
+ * BERTH_KEPT, in every namespace. Given up, or its writer has ended: one of those who wait gets a draft, the others go
+ * on to wait for that one. */
+#define BERTH_JOIN 1u
 
 /* Opens a node: "embedded:?pool=256MiB" (a node on a thread of this process, over a region of its own; settings as for
  * berthd, separated by &), "unix:PATH", or NULL: $BERTH_NODE, else the first that answers of
@@ -187,15 +220,16 @@ BERTH_API int berth_put(struct berth *b, struct berth_key key, const void *data,
 
 /* Reserves a slot under a key for the caller to fill. Nobody sees the key before berth_seal. Returns 0, or BERTH_KEPT
  * where the key exists in a namespace that is not replaceable: then there is no draft, and d->data is NULL. Two
- * creators of one key do not disturb each other; the first to seal wins. d is the caller's storage. Errors as
- * berth_put. */
+ * creators of one key do not disturb each other; the first to seal wins. d->status is BERTH_WRITING where another draft
+ * of the key is open, of this client or another; opts->flags BERTH_JOIN waits for that one instead. d is the caller's
+ * storage. Errors as berth_put; -ETIMEDOUT also while the other writes; -EAGAIN (too many wait). */
 BERTH_API int berth_create(struct berth *b, struct berth_key key, size_t size, const struct berth_put_opts *opts,
                            struct berth_draft *d);
 
 /* Seals n drafts, 1 to BERTH_GROUP_MAX: readers see all of them from one moment on, or none if it fails. Members whose
  * key exists by then are kept (d[i].status), the others become visible together. Returns how many were kept. Afterwards
  * the drafts are gone, on error too, but for BERTH_ENODE, -ETIMEDOUT and BERTH_EINDEXFULL, after which they may be
- * sealed again.
+ * sealed again. A draft with segments has its checksums sent ahead, in the order of the drafts.
  * Errors: -EINVAL (count, a key twice in a group), BERTH_ESTALE, BERTH_EINDEXFULL, BERTH_EHASH, BERTH_ENODE,
  * BERTH_EUNKNOWN, -ETIMEDOUT. */
 BERTH_API int berth_seal(struct berth *b, struct berth_draft *d, size_t n);
@@ -205,9 +239,11 @@ BERTH_API int berth_seal(struct berth *b, struct berth_draft *d, size_t n);
 BERTH_API int berth_abort(struct berth *b, struct berth_draft *d, size_t n);
 
 /* Pins an object and shows it in place. No system call unless the lookup table is incomplete for this key. flags:
- * BERTH_VERIFY, BERTH_NO_TOUCH, BERTH_LOCAL. deadline bounds the rare question to the node; BERTH_FOREVER: the handle's
- * time-out. Errors: -ENOENT, BERTH_ELINEAGE, BERTH_EPINS, BERTH_EQUOTA, BERTH_ECORRUPT (VERIFY), BERTH_EFORKED,
- * -EINVAL. */
+ * BERTH_VERIFY, BERTH_NO_TOUCH, BERTH_LOCAL, BERTH_WAIT. deadline bounds the rare question to the node; BERTH_FOREVER:
+ * the handle's time-out. With BERTH_WAIT it bounds the wait, over restarts of the node too. Errors: -ENOENT,
+ * BERTH_ELINEAGE, BERTH_EPINS, BERTH_EQUOTA, BERTH_ECORRUPT (VERIFY), BERTH_EFORKED, -EINVAL; with BERTH_WAIT also
+ * -ETIMEDOUT, BERTH_EABORTED, BERTH_EDIED, BERTH_ENODE, and -EAGAIN (the node has as many waits as it takes: wait for
+ * fewer keys). */
 BERTH_API int berth_get(struct berth *b, struct berth_key key, struct berth_view *view, unsigned flags,
                         int64_t deadline);
 
@@ -223,10 +259,27 @@ BERTH_API long berth_get_many(struct berth *b, const struct berth_key *keys, siz
 BERTH_API long berth_get_into(struct berth *b, struct berth_key key, void *buffer, size_t size, unsigned flags,
                               int64_t deadline);
 
+/* A part of an object, and where it is copied to. */
+struct berth_range {
+    uint64_t offset; /* in the object, bytes */
+    uint64_t size;   /* bytes; 0 is possible */
+    void *data;      /* the caller's, size bytes; NULL where size is 0 */
+};
+
+/* Copies n ranges, 1 to BERTH_RANGES_MAX, of one object into the caller's memory, all of one version, and releases it.
+ * They may overlap in the object and come in any order. flags as berth_get; BERTH_VERIFY verifies the segments that the
+ * ranges touch and no others, of an object without segments all of it. Returns the bytes copied. Errors as berth_get;
+ * -ERANGE: a range goes beyond the object (figures: the object's size, the range's index, its offset and size). On an
+ * error nothing is copied. */
+BERTH_API long berth_get_range(struct berth *b, struct berth_key key, const struct berth_range *ranges, size_t n,
+                               unsigned flags, int64_t deadline);
+
 /* Pins the longest run keys[0 .. r) of which every member is there, in one call: lookup and pin cannot be torn apart by
  * an eviction. Keys are in prefix order; the run ends at the first that is missing or of another lineage. Touches the
- * run deepest first. Returns r; views beyond r are not written. Errors: -EINVAL, BERTH_EPINS, BERTH_EQUOTA,
- * BERTH_EGROUP, BERTH_EFORKED: then nothing is pinned. */
+ * run deepest first. With BERTH_WAIT the run may grow until the deadline: it returns when all n are there, when the
+ * next one was given up by its writer, or at the deadline, with the run that there is. Returns r; views from r on are
+ * not written. Errors: -EINVAL, BERTH_EPINS, BERTH_EQUOTA, BERTH_EGROUP, BERTH_EFORKED, with BERTH_WAIT also
+ * BERTH_ENODE and -EAGAIN: then nothing is pinned. */
 BERTH_API long berth_prefix(struct berth *b, const struct berth_key *keys, size_t n, struct berth_view *v,
                             unsigned flags, int64_t deadline);
 
@@ -258,7 +311,7 @@ struct berth_stat {
     uint8_t priority;
     uint8_t tier;
     uint16_t key_size;
-    uint32_t reserved;
+    uint32_t segment; /* bytes; 0: none */
     struct berth_hold_info holds[16];
 };
 
@@ -322,25 +375,31 @@ BERTH_API int berth_revoke(struct berth *b, struct berth_key key);
 
 enum berth_opcode {
     BERTH_OP_NOP = 0,
-    BERTH_OP_PUT = 1,      /* key, data, size, put -> status 0 or BERTH_KEPT */
-    BERTH_OP_CREATE = 2,   /* key, size, put, draft */
-    BERTH_OP_SEAL = 3,     /* draft, n */
-    BERTH_OP_ABORT = 4,    /* draft, n */
-    BERTH_OP_GET = 5,      /* key, view, flags */
-    BERTH_OP_GET_INTO = 6, /* key, data (written), size, flags; result is the size */
-    BERTH_OP_REMOVE = 7,   /* key, version (0, 0: any) */
-    BERTH_OP_HOLD = 8,     /* key, label, ttl_ns */
-    BERTH_OP_DROP = 9,     /* key, label */
-    BERTH_OP_STAT = 10,    /* key, stat */
-    BERTH_OPCODES = 11,
-    /* reserved, -EOPNOTSUPP: */
+    BERTH_OP_PUT = 1,        /* key, data, size, put -> status 0 or BERTH_KEPT */
+    BERTH_OP_CREATE = 2,     /* key, size, put, draft */
+    BERTH_OP_SEAL = 3,       /* draft, n */
+    BERTH_OP_ABORT = 4,      /* draft, n */
+    BERTH_OP_GET = 5,        /* key, view, flags */
+    BERTH_OP_GET_INTO = 6,   /* key, data (written), size, flags; result is the size */
+    BERTH_OP_REMOVE = 7,     /* key, version (0, 0: any) */
+    BERTH_OP_HOLD = 8,       /* key, label, ttl_ns */
+    BERTH_OP_DROP = 9,       /* key, label */
+    BERTH_OP_STAT = 10,      /* key, stat */
+    BERTH_OP_GET_RANGE = 11, /* key, ranges, n, flags; result is the bytes copied */
+    BERTH_OPCODES = 12,
+    /* data: the operation to cancel, submitted to this queue: a pull, or a read with BERTH_PEERS that is at its peers.
+     * Result 0: it has completed, with -ECANCELED unless it was done before, and nothing writes into its memory any more;
+     * -ENOENT: no such pull is under way; -EALREADY: it is being cancelled. */
     BERTH_OP_CANCEL = 32,
-    BERTH_OP_PURGE = 33,
-    BERTH_OP_PULL = 34
+    /* key, or n keys at data (struct berth_key, 1 to BERTH_PULL_MAX; -E2BIG: too long together), flags: from peers into
+     * this pool, and not pinned. Result of one: 0, BERTH_KEPT (it was here), or its error; of n: how many are here. */
+    BERTH_OP_PULL = 34,
+    /* reserved, -EOPNOTSUPP: */
+    BERTH_OP_PURGE = 33
 };
 
 /* One operation: the caller's storage, unchanged and in place from submit until it is reaped, and so are key, data,
- * put, draft, view, stat and label. */
+ * put, draft, view, stat, label and ranges. One that waits (BERTH_WAIT, BERTH_JOIN) holds no other up. */
 struct berth_op {
     uint16_t opcode;
     uint16_t reserved0;
@@ -358,9 +417,10 @@ struct berth_op {
     struct berth_version version;
     const char *label;
     int64_t ttl_ns;
-    long result;          /* set before it is reaped: as the synchronous call returns */
-    uint64_t user;        /* the caller's */
-    uint64_t reserved[8]; /* the library's while submitted */
+    long result;   /* set before it is reaped: as the synchronous call returns */
+    uint64_t user; /* the caller's */
+    const struct berth_range *ranges;
+    uint64_t reserved[7]; /* the library's while submitted */
 };
 
 /* A queue for up to depth operations in flight (1 to 4,096). Errors: -EINVAL, -ENOMEM, -EMFILE. */

@@ -11,7 +11,21 @@
 
 /* ---- checks ---- */
 
-static int check_opts(const struct berth_put_opts *o)
+static int check_segment(uint32_t segment, size_t size)
+{
+    bool power = segment >= BERTH_SEGMENT_MIN && (segment & (segment - 1)) == 0;
+    if (segment == 0 || (power && segments_possible(size, build_shift(segment)))) {
+        return 0;
+    }
+    if (!power || segment > 1u << SEGMENT_SHIFT_MAX) {
+        return berth_fail(-EINVAL, "a segment of %u bytes: a power of two from %u to %u is possible", segment,
+                          BERTH_SEGMENT_MIN, 1u << SEGMENT_SHIFT_MAX);
+    }
+    return berth_fail(-EINVAL, "%zu bytes in segments of %u: an object has at most %u, choose larger ones", size,
+                      segment, BERTH_SEGMENTS_MAX);
+}
+
+static int check_opts(const struct berth_put_opts *o, size_t size, uint32_t flags)
 {
     if (!o) {
         return 0;
@@ -19,23 +33,21 @@ static int check_opts(const struct berth_put_opts *o)
     if (o->size != sizeof *o) {
         return berth_fail(-EINVAL, "options of %zu bytes: set size to sizeof(struct berth_put_opts)", o->size);
     }
-    if (o->segment) {
-        return berth_fail(-EOPNOTSUPP, "a segment size belongs to a later version: leave it 0");
-    }
-    if (o->flags || o->deadline < 0) {
-        return berth_fail(-EINVAL, "options have a flag that is not known, or a negative deadline");
+    if ((o->flags & ~flags) || o->deadline < 0) {
+        return berth_fail(-EINVAL, "options have a flag that is not known here, or a negative deadline");
     }
     if (o->parent && (!o->parent->data || o->parent->size - 1 >= BERTH_KEY_MAX)) {
         return berth_fail(-EINVAL, "the parent's key has %u bytes: 1 to %u are possible", o->parent->size,
                           BERTH_KEY_MAX);
     }
-    return 0;
+    return size > OBJECT_MAX ? 0 : check_segment(o->segment, size); /* what is too large is refused as that */
 }
 
-int build_check_put(const struct berth *b, const struct berth_key *key, size_t size, const struct berth_put_opts *opts)
+int build_check_put(const struct berth *b, const struct berth_key *key, size_t size, const struct berth_put_opts *opts,
+                    uint32_t flags)
 {
     int rc = client_check_key(b, key);
-    rc = rc ? rc : check_opts(opts);
+    rc = rc ? rc : check_opts(opts, size, flags);
     if (rc) {
         return rc;
     }
@@ -66,6 +78,13 @@ int build_check_drafts(const struct berth *b, const struct berth_draft *d, size_
         }
         if ((uint64_t)d[i].page * PAGE_BYTES + d[i].size > b->pool_bytes || d[i].size > OBJECT_MAX) {
             return berth_fail(-EINVAL, "draft %zu is not as berth_create made it", i);
+        }
+        int rc = check_segment(d[i].segment, d[i].size);
+        if (rc) {
+            return rc;
+        }
+        if (d[i].segment && (d[i].flags & BERTH_HAS_CHECKSUM) && !d[i].segments) {
+            return berth_fail(-EINVAL, "draft %zu has segments: give the checksum of each, or none", i);
         }
     }
     return 0;
@@ -108,19 +127,22 @@ static struct msg_object object_of(const struct berth *b, const struct berth_key
         o.parent = opts->parent ? berth_checksum(opts->parent->data, opts->parent->size) : 0;
         o.ttl_s = opts->ttl_s;
         o.priority = opts->priority;
+        o.segment = build_shift(opts->segment);
     }
     return o;
 }
 
 struct call *build_put(struct berth *b, const struct berth_key *key, size_t size, const struct berth_put_opts *opts,
-                       const struct msg_token *token, uint64_t checksum)
+                       const struct msg_token *token, uint64_t checksum, const uint64_t *sums)
 {
-    struct call *c = call_new(MSG_PUT, sizeof(struct msg_put) + key->size);
+    size_t list = opts ? segments_of(size, build_shift(opts->segment)) * sizeof *sums : 0;
+    struct call *c = call_new(MSG_PUT, sizeof(struct msg_put) + key->size + list);
     if (c) {
         struct msg_put *m = (struct msg_put *)c->message;
         m->token = *token;
         m->object = object_of(b, key, size, opts, checksum);
         memcpy(m + 1, key->data, key->size);
+        memcpy((uint8_t *)(m + 1) + key->size, sums, list);
         c->pages = grant_pages(size);
     }
     return c;
@@ -132,6 +154,7 @@ struct call *build_create(struct berth *b, const struct berth_key *key, size_t s
     if (c) {
         struct msg_create *m = (struct msg_create *)c->message;
         m->object = object_of(b, key, size, opts, 0);
+        m->head.flags = opts && (opts->flags & BERTH_JOIN) ? MSG_JOIN : 0;
         memcpy(m + 1, key->data, key->size);
         call_deadline(b, c, build_deadline(opts));
     }
@@ -141,6 +164,63 @@ struct call *build_create(struct berth *b, const struct berth_key *key, size_t s
 static struct msg_token draft_token(const struct berth_draft *d)
 {
     return (struct msg_token){.gen = d->generation, .slot = d->slot, .page = d->page};
+}
+
+static void sum_segments(const uint8_t *data, size_t size, uint8_t shift, uint64_t *sums)
+{
+    uint32_t n = segments_of(size, shift);
+    for (uint32_t i = 0; i < n; i++) {
+        size_t at = (size_t)i << shift, part = (size_t)1 << shift;
+        sums[i] = berth_checksum(data + at, size - at < part ? size - at : part);
+    }
+}
+
+/* Nobody waits for its answer; but it goes again after a restart, unlike what was abandoned. */
+static void sums_done(struct berth *b, struct call *c, int status, const struct msg_reply *r, uint32_t bytes)
+{
+    (void)b;
+    (void)c;
+    (void)status;
+    (void)r;
+    (void)bytes;
+}
+
+static int send_sums(struct berth *b, struct berth_draft *d)
+{
+    uint32_t count = segments_of(d->size, build_shift(d->segment));
+    struct call *c = call_new(MSG_SUMS, sizeof(struct msg_sums) + count * sizeof(uint64_t));
+    if (!c) {
+        return -ENOMEM;
+    }
+    struct msg_sums *m = (struct msg_sums *)c->message;
+    uint64_t *sums = (uint64_t *)(m + 1);
+    m->token = draft_token(d);
+    m->count = count;
+    if (d->flags & BERTH_HAS_CHECKSUM) {
+        memcpy(sums, d->segments, count * sizeof *sums);
+    } else {
+        sum_segments(b->pool + (uint64_t)d->page * PAGE_BYTES, d->size, build_shift(d->segment), sums);
+    }
+    d->checksum = berth_checksum(sums, count * sizeof *sums);
+    c->done = sums_done;
+    pthread_mutex_lock(&b->lock);
+    call_submit(b, c); /* where it can't be sent the seal can't be either, and says why */
+    pthread_mutex_unlock(&b->lock);
+    return 0;
+}
+
+int build_sums(struct berth *b, struct berth_draft *d, size_t n)
+{
+    /* The caller may have filled its slots with stores past the cache (PROTOCOLS rule 15). */
+    _mm_sfence();
+    for (size_t i = 0; i < n; i++) {
+        d[i].checksum = d[i].segment ? berth_checksum(NULL, 0) : d[i].checksum;
+        int rc = d[i].segment && d[i].size ? send_sums(b, &d[i]) : 0;
+        if (rc) {
+            return rc;
+        }
+    }
+    return 0;
 }
 
 struct call *build_seal(struct berth *b, const struct berth_draft *d, size_t n)
@@ -156,7 +236,7 @@ struct call *build_seal(struct berth *b, const struct berth_draft *d, size_t n)
     _mm_sfence();
     for (size_t i = 0; i < n; i++) {
         member[i].token = draft_token(&d[i]);
-        member[i].checksum = d[i].flags & BERTH_HAS_CHECKSUM
+        member[i].checksum = d[i].flags & BERTH_HAS_CHECKSUM || d[i].segment
                                  ? d[i].checksum
                                  : berth_checksum(b->pool + (uint64_t)d[i].page * PAGE_BYTES, d[i].size);
     }
@@ -251,6 +331,8 @@ int build_take_created(struct berth *b, void *arg, int status, const struct msg_
     if (rc == 0) {
         *c->draft = (struct berth_draft){.data = b->writable + (uint64_t)t.page * PAGE_BYTES,
                                          .size = c->size,
+                                         .status = r->figure[1] == MSG_WRITING ? BERTH_WRITING : 0,
+                                         .segment = c->segment,
                                          .generation = t.gen,
                                          .slot = t.slot,
                                          .page = t.page};
@@ -332,7 +414,7 @@ int build_take_stat(struct berth *b, void *arg, int status, const struct msg_rep
         return -EPROTO;
     }
     memcpy(&m, p, sizeof m);
-    if (!cut(&at, end, padded(m.key_size))) {
+    if (m.segment > SEGMENT_SHIFT_MAX || !cut(&at, end, padded(m.key_size))) {
         return -EPROTO;
     }
     struct berth_stat out = {.version = {.counter = m.counter, .region = m.region},
@@ -348,6 +430,7 @@ int build_take_stat(struct berth *b, void *arg, int status, const struct msg_rep
                              .n_holds = m.holds,
                              .priority = m.priority,
                              .tier = m.tier,
+                             .segment = m.segment ? 1u << m.segment : 0,
                              .key_size = m.key_size};
     int rc = stat_holds(&out, at, end);
     if (rc == 0) {
@@ -366,13 +449,24 @@ void build_map_pages(const void *start, size_t size)
     }
 }
 
-uint64_t build_copy(struct berth *b, const struct msg_token *token, const void *data, size_t size)
+static uint64_t copy_segments(uint8_t *to, const uint8_t *data, size_t size, uint8_t shift, uint64_t *sums)
+{
+    uint32_t n = segments_of(size, shift);
+    for (uint32_t i = 0; i < n; i++) {
+        size_t at = (size_t)i << shift, part = (size_t)1 << shift;
+        sums[i] = berth_copy(to + at, data + at, size - at < part ? size - at : part);
+    }
+    return berth_checksum(sums, n * sizeof *sums);
+}
+
+uint64_t build_copy(struct berth *b, const struct msg_token *token, const void *data, size_t size, uint8_t shift,
+                    uint64_t *sums)
 {
     struct client_thread *t = thread_self();
     uint8_t *to = b->writable + (uint64_t)token->page * PAGE_BYTES;
     int64_t start = client_now();
     build_map_pages(to, size);
-    uint64_t checksum = berth_copy(to, data, size);
+    uint64_t checksum = shift ? copy_segments(to, data, size, shift, sums) : berth_copy(to, data, size);
     stat_add(b, t, LANE_PUTS, 1);
     stat_add(b, t, LANE_PUT_BYTES, size);
     stat_add(b, t, LANE_COPY_NS, (uint64_t)(client_now() - start));

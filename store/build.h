@@ -4,8 +4,9 @@
 
 #include "store/client.h"
 
-/* 0, or the error recorded. size: of the object. */
-int build_check_put(const struct berth *b, const struct berth_key *key, size_t size, const struct berth_put_opts *opts);
+/* 0, or the error recorded. size: of the object; flags: those that the options may have. */
+int build_check_put(const struct berth *b, const struct berth_key *key, size_t size, const struct berth_put_opts *opts,
+                    uint32_t flags);
 int build_check_drafts(const struct berth *b, const struct berth_draft *d, size_t n);
 int build_check_label(const char *label);
 
@@ -14,11 +15,20 @@ static inline int64_t build_deadline(const struct berth_put_opts *opts)
     return opts ? opts->deadline : BERTH_NOW;
 }
 
+/* log2 of a checked segment size, or 0. */
+static inline uint8_t build_shift(uint32_t segment)
+{
+    return segment ? (uint8_t)__builtin_ctz(segment) : 0;
+}
+
 /* Each a call ready to be submitted, or NULL: no memory. Arguments have been checked. */
 struct call *build_grant(struct berth *b, uint32_t pages, size_t size, uint32_t count, int64_t deadline);
 struct call *build_put(struct berth *b, const struct berth_key *key, size_t size, const struct berth_put_opts *opts,
-                       const struct msg_token *token, uint64_t checksum);
+                       const struct msg_token *token, uint64_t checksum, const uint64_t *sums);
 struct call *build_create(struct berth *b, const struct berth_key *key, size_t size, const struct berth_put_opts *opts);
+/* Ahead of build_seal: the checksums of the segments of those drafts that have some are computed, where the caller has
+ * not, and on their way; d[i].checksum is what proves them. 0 or -ENOMEM. */
+int build_sums(struct berth *b, struct berth_draft *d, size_t n);
 /* Computes the checksums that the caller has not. */
 struct call *build_seal(struct berth *b, const struct berth_draft *d, size_t n);
 struct call *build_abort(const struct berth_draft *d, size_t n);
@@ -31,6 +41,7 @@ struct call *build_hold(enum msg_op op, const struct berth_key *key, const char 
 struct created {
     struct berth_draft *draft;
     size_t size;
+    uint32_t segment;
 };
 struct sealed {
     struct berth_draft *drafts;
@@ -47,7 +58,9 @@ int build_take_stat(struct berth *b, void *arg, int status, const struct msg_rep
 
 /* Maps the pages of a slot that is about to be written. */
 void build_map_pages(const void *start, size_t size);
-/* Copies a payload into a granted slot, counted and timed. The checksum. */
-uint64_t build_copy(struct berth *b, const struct msg_token *token, const void *data, size_t size);
+/* Copies a payload into a granted slot, counted and timed. The checksum; with segments (shift is not 0) that of `sums`,
+ * of SEGMENTS_MAX, where theirs are. */
+uint64_t build_copy(struct berth *b, const struct msg_token *token, const void *data, size_t size, uint8_t shift,
+                    uint64_t *sums);
 
 #endif

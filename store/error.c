@@ -74,6 +74,10 @@ static const char *known(int number)
         return "the deadline passed before it was done: allow more time";
     case EINVAL:
         return "an argument is out of range: see the function's manual page";
+    case EAGAIN:
+        return "the node has as many of these under way as it takes: ask for fewer at a time, or again later";
+    case ERANGE:
+        return "a range goes beyond the object: ask for its size first";
     case EBADF:
         return "the application closed the handle's descriptors: open the handle again";
     case EOPNOTSUPP:

@@ -144,14 +144,18 @@ static inline bool find_bytes_equal(const uint8_t *a, const uint8_t *b, uint32_t
     return a[0] == b[0] && a[n / 2] == b[n / 2] && a[n - 1] == b[n - 1];
 }
 
+/* The same for a key of KEY_INLINE bytes at most, without a call: false also where the header has it split. */
+static inline bool find_same_short(const struct slot_header *h, const struct wanted *w)
+{
+    return h->key_size == w->size && h->ns == w->ns &&
+           find_bytes_equal((const uint8_t *)h + offsetof(struct slot_header, key), w->key, w->size);
+}
+
 /* As lookup_key_equal says. */
 static inline bool find_same_key(const struct lookup *l, const struct slot_header *h, const struct wanted *w)
 {
-    if (h->key_size != w->size || h->ns != w->ns) {
-        return false;
-    }
-    if (__builtin_expect(w->size <= KEY_INLINE, 1)) {
-        return find_bytes_equal((const uint8_t *)h + offsetof(struct slot_header, key), w->key, w->size);
+    if (__builtin_expect(w->size <= KEY_INLINE && !(h->key_size & KEY_SPLIT), 1)) {
+        return find_same_short(h, w);
     }
     return lookup_key_equal(l, h, (struct key_ref){.data = w->key, .size = w->size, .ns = w->ns});
 }

@@ -17,9 +17,13 @@
 #define UNIT_PAGES (UNIT_BYTES / PAGE_BYTES)
 #define SLOT_NONE UINT32_MAX
 #define KEY_MAX 480u
-#define KEY_INLINE 70u  /* a key of up to this many bytes stands in the slot header */
-#define KEY_HEAD 66u    /* of a longer one this many bytes do, the rest lies in tails */
-#define TAIL_CELL 64u   /* bytes a cell of tails */
+#define KEY_INLINE 70u     /* a key of up to this many bytes stands in the slot header */
+#define KEY_HEAD 66u       /* of a longer one this many bytes do, the rest lies in tails */
+#define KEY_SPLIT 0x8000u  /* in key_size, of 67 to 70 bytes: they lie as a longer key's do, since `tail` is needed */
+#define TAIL_CELL 64u      /* bytes a cell of tails */
+#define SEGMENTS_MAX 1024u /* segments an object */
+#define SEGMENT_SHIFT_MIN 12u /* log2 of the smallest segment, and of the largest */
+#define SEGMENT_SHIFT_MAX 30u
 #define GROUP_MAX 1024u /* members that one seal publishes together */
 #define OBJECT_MAX (1u << 30)
 #define LABEL_MAX 63u
@@ -74,7 +78,9 @@ _Static_assert(sizeof(struct slab_entry) == 16, "slab directory entry");
 
 enum slot_flags {
     SLOT_HELD = 1, /* at least one hold: never evicted */
-    SLOT_TAIL = 2, /* `tail` names cells with the rest of the key */
+    SLOT_TAIL =
+        2, /* `tail` names cells: the rest of a key above KEY_HEAD bytes, then, from a new cell on, the checksums
+                      of segments */
     SLOT_GRANT = 4 /* WRITING without a key yet: granted to a session */
 };
 
@@ -86,11 +92,12 @@ struct slot_header {
     uint32_t size;         /* bytes of payload */
     uint32_t page;         /* first pool page */
     uint64_t version;      /* counter; while WRITING the session that writes */
-    uint64_t checksum;     /* XXH3-64 of the payload; while WRITING ttl seconds << 8 | priority */
+    uint64_t checksum; /* XXH3-64 of the payload, of segments that of their checksums; while WRITING ttl seconds << 8
+                              | priority */
     uint64_t lineage;
     _Atomic uint64_t group; /* leader slot + 1 while a group is being published, else 0; while WRITING the parent */
     uint32_t ns;
-    uint16_t key_size;
+    uint16_t key_size;    /* KEY_SPLIT is no part of the number */
     uint16_t region;      /* of the version: index into region_ids; 0 is this one */
     uint8_t tier_segment; /* tier in bits 6..7, log2 of the segment size (0: one segment) in bits 0..5 */
     _Atomic uint8_t flags;

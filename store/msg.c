@@ -24,7 +24,7 @@ static int check_object(const struct msg_object *o)
     if (bad_key(o->key_size) || o->size > OBJECT_MAX) {
         return -EINVAL;
     }
-    return o->segment == 0 ? 0 : -EOPNOTSUPP;
+    return o->segment == 0 || segments_possible(o->size, o->segment) ? 0 : -EINVAL;
 }
 
 static int check_grant(const struct msg_head *m)
@@ -43,7 +43,7 @@ static int check_put(const struct msg_head *m)
         return -EINVAL;
     }
     int rc = check_object(&p->object);
-    return rc ? rc : exact(m, sizeof *p, p->object.key_size);
+    return rc ? rc : exact(m, sizeof *p, p->object.key_size + (uint64_t)msg_put_sums(p) * sizeof(uint64_t));
 }
 
 static int check_create(const struct msg_head *m)
@@ -54,6 +54,82 @@ static int check_create(const struct msg_head *m)
     }
     int rc = check_object(&c->object);
     return rc ? rc : exact(m, sizeof *c, c->object.key_size);
+}
+
+static int check_sums(const struct msg_head *m)
+{
+    const struct msg_sums *s = (const struct msg_sums *)m;
+    if (short_of(m, sizeof *s) || s->count < 1 || s->count > SEGMENTS_MAX || s->reserved != 0) {
+        return -EINVAL;
+    }
+    return exact(m, sizeof *s, (uint64_t)s->count * sizeof(uint64_t));
+}
+
+static int check_wait(const struct msg_head *m)
+{
+    const struct msg_wait *w = (const struct msg_wait *)m;
+    if (short_of(m, sizeof *w) || w->count < 1 || w->count > MSG_WAIT_KEYS ||
+        (w->flags & ~(MSG_WAIT_WRITTEN | MSG_WAIT_RUN)) != 0) {
+        return -EINVAL;
+    }
+    const uint8_t *at = (const uint8_t *)(w + 1), *end = (const uint8_t *)m + m->bytes;
+    for (uint32_t i = 0; i < w->count; i++) {
+        const struct msg_wait_key *k = (const struct msg_wait_key *)(const void *)at;
+        size_t left = (size_t)(end - at);
+        if (left < sizeof *k || bad_key(k->key_size) || k->reserved != 0 ||
+            left - sizeof *k < ((k->key_size + 7u) & ~7u)) {
+            return -EINVAL;
+        }
+        msg_wait_next(&at);
+    }
+    return at == end ? 0 : -EINVAL;
+}
+
+static int check_pull_key(const struct msg_pull *p, const struct msg_pull_key *k, size_t left)
+{
+    if (left < sizeof *k || bad_key(k->key_size)) {
+        return -EINVAL;
+    }
+    size_t more = ((k->key_size + 7u) & ~7u) + (size_t)k->n_ranges * sizeof(struct msg_pull_range);
+    bool placed = k->to || k->room || k->n_ranges;
+    if (left - sizeof *k < more || (p->kind == MSG_PULL_REPLICA && placed) || k->to > MSG_PULL_PLACE_MAX ||
+        k->room > MSG_PULL_PLACE_MAX || (k->n_ranges && (k->to || k->room))) {
+        return -EINVAL;
+    }
+    const struct msg_pull_range *r = msg_pull_ranges(k);
+    for (uint32_t i = 0; i < k->n_ranges; i++) {
+        if (r[i].offset > OBJECT_MAX || r[i].length > OBJECT_MAX || r[i].to > MSG_PULL_PLACE_MAX) {
+            return -EINVAL;
+        }
+    }
+    return 0;
+}
+
+static int check_pull(const struct msg_head *m)
+{
+    const struct msg_pull *p = (const struct msg_pull *)m;
+    if (short_of(m, sizeof *p) || p->count < 1 || p->count > MSG_PULL_KEYS || (p->flags & ~MSG_PULL_FLAGS) != 0 ||
+        p->kind >= MSG_PULL_KINDS || (p->kind == MSG_PULL_REPLICA) != (p->buffer == 0)) {
+        return -EINVAL;
+    }
+    if (p->kind == MSG_PULL_BUFFER && p->buffer > UINT64_MAX / 2) {
+        return -EINVAL;
+    }
+    const uint8_t *end = (const uint8_t *)m + m->bytes;
+    const struct msg_pull_key *k = (const struct msg_pull_key *)(p + 1);
+    for (uint32_t i = 0; i < p->count; i++) {
+        int rc = check_pull_key(p, k, (size_t)(end - (const uint8_t *)k));
+        if (rc) {
+            return rc;
+        }
+        k = msg_pull_next(k);
+    }
+    return (const uint8_t *)k == end ? 0 : -EINVAL;
+}
+
+static int check_cancel(const struct msg_head *m)
+{
+    return exact(m, sizeof(struct msg_cancel), 0);
 }
 
 static int check_seal(const struct msg_head *m)
@@ -151,24 +227,28 @@ static int check_detach(const struct msg_head *m)
     return exact(m, sizeof *m, 0);
 }
 
-static int (*const checks[MSG_OPS])(const struct msg_head *m) = {
+static int (*const checks[MSG_CODES])(const struct msg_head *m) = {
     [MSG_GRANT] = check_grant,   [MSG_PUT] = check_put,      [MSG_CREATE] = check_create,
     [MSG_SEAL] = check_seal,     [MSG_ABORT] = check_tokens, [MSG_REMOVE] = check_key,
     [MSG_HOLD] = check_hold,     [MSG_DROP] = check_hold,    [MSG_STAT] = check_key,
     [MSG_LIST] = check_list,     [MSG_FIND] = check_key,     [MSG_NAMESPACE] = check_namespace,
     [MSG_GROW] = check_grow,     [MSG_QUERY] = check_query,  [MSG_RESUME] = check_tokens,
-    [MSG_DETACH] = check_detach, [MSG_REVOKE] = check_key,
+    [MSG_DETACH] = check_detach, [MSG_REVOKE] = check_key,   [MSG_SUMS] = check_sums,
+    [MSG_WAIT] = check_wait,     [MSG_PULL] = check_pull,    [MSG_CANCEL] = check_cancel,
 };
 
 int msg_check(const struct msg_head *m, uint32_t bytes)
 {
-    if (bytes < sizeof *m || bytes > RING_MESSAGE_MAX || m->bytes != bytes || (m->flags & ~MSG_AGAIN) != 0) {
+    if (bytes < sizeof *m || bytes > RING_MESSAGE_MAX || m->bytes != bytes) {
         return -EINVAL;
     }
-    if (m->op >= MSG_CANCEL && m->op <= MSG_RANGE) {
+    if ((m->flags & ~(m->op == MSG_CREATE ? MSG_AGAIN | MSG_JOIN : MSG_AGAIN)) != 0) {
+        return -EINVAL;
+    }
+    if (m->op >= MSG_CANCEL && m->op < MSG_CODES && !checks[m->op]) {
         return -EOPNOTSUPP;
     }
-    if (m->op >= MSG_OPS || !checks[m->op] || m->deadline < 0) {
+    if (m->op >= MSG_CODES || !checks[m->op] || m->deadline < 0) {
         return -EINVAL;
     }
     return checks[m->op](m);
@@ -187,6 +267,10 @@ uint32_t msg_reply_max(const struct msg_head *m)
         return fixed + (uint32_t)sizeof(struct msg_token);
     case MSG_SEAL:
         return fixed + (((const struct msg_seal *)m)->count + 7) / 8;
+    case MSG_WAIT:
+        return fixed + ((const struct msg_wait *)m)->count;
+    case MSG_PULL:
+        return fixed + ((const struct msg_pull *)m)->count * (uint32_t)sizeof(struct msg_pulled);
     case MSG_STAT:
         return fixed + (uint32_t)sizeof(struct msg_stat) + KEY_MAX +
                HOLDS_MAX * ((uint32_t)sizeof(struct msg_stat_hold) + LABEL_MAX + 1);

@@ -7,7 +7,7 @@
 #ifndef BERTH_STORE_MSG_H
 #define BERTH_STORE_MSG_H
 
-#include "store/layout.h"
+#include "store/slot.h"
 
 enum msg_op {
     MSG_PAD = 0,    /* skip to the ring's end */
@@ -28,19 +28,21 @@ enum msg_op {
     MSG_RESUME = 15, /* first message after a re-attach: the open tokens; the node aborts the session's others */
     MSG_DETACH = 16, /* clean close: nothing of this session writes any more */
     MSG_REVOKE = 17, /* end the process that pins a key (pins --revoke) */
-    MSG_OPS = 18,
+    MSG_SUMS = 18,   /* checksums of a draft's segments, ahead of its SEAL */
+    MSG_OPS = 19,
+    MSG_CANCEL = 32, /* of a PULL */
+    MSG_WAIT = 34,   /* until keys are ready, given up, or time is up */
+    MSG_PULL = 35,   /* objects of other nodes: into the pool, or into the caller's memory */
     /* reserved, refused: */
-    MSG_CANCEL = 32,
     MSG_PURGE = 33,
-    MSG_WAIT = 34,
-    MSG_PULL = 35,
-    MSG_RANGE = 36
+    MSG_RANGE = 36,
+    MSG_CODES = 37 /* above all of them */
 };
 
 struct msg_head {
     uint32_t bytes;   /* whole message, before padding to RING_ALIGN */
     uint16_t op;      /* msg_op; of a reply the request's */
-    uint16_t flags;   /* requests: 0; replies: MSG_HAS_MORE */
+    uint16_t flags;   /* msg_flags */
     uint64_t id;      /* grows by one with every request of a session, over re-attaches too */
     int64_t deadline; /* CLOCK_MONOTONIC ns; 0 does not wait, INT64_MAX waits for ever */
     uint64_t stamp;   /* CLOCK_MONOTONIC ns when the client submitted it; replies: when the node answered */
@@ -48,9 +50,11 @@ struct msg_head {
 _Static_assert(sizeof(struct msg_head) == 32, "message head");
 
 enum msg_flags {
-    MSG_AGAIN = 1,   /* request: sent again after a re-attach */
-    MSG_HAS_MORE = 2 /* reply: ask again with the next cursor; sys/socket.h has a MSG_MORE of its own */
+    MSG_AGAIN = 1,    /* request: sent again after a re-attach */
+    MSG_HAS_MORE = 2, /* reply: ask again with the next cursor; sys/socket.h has a MSG_MORE of its own */
+    MSG_JOIN = 4      /* CREATE: no draft of a key that is being written, but MSG_WRITING */
 };
+#define MSG_WRITING 2 /* status of such a CREATE; figure[1] of one that went on */
 
 struct msg_token { /* a slot while a session writes it */
     uint64_t gen;
@@ -59,7 +63,7 @@ struct msg_token { /* a slot while a session writes it */
 };
 
 struct msg_object {
-    uint64_t checksum; /* XXH3-64 of the payload (PUT); 0 in CREATE */
+    uint64_t checksum; /* PUT: XXH3-64 of the payload, with segments that of their checksums; 0 in CREATE */
     uint64_t lineage;
     uint64_t parent; /* XXH3-64 of the parent's key, or 0 */
     uint32_t size;
@@ -67,7 +71,7 @@ struct msg_object {
     uint32_t ttl_s;    /* 0: none */
     uint16_t key_size; /* 1..KEY_MAX */
     uint8_t priority;
-    uint8_t segment; /* log2 of the segment size; 0: one segment. Others are reserved, and refused */
+    uint8_t segment; /* log2 of the segment size, 12..30 and so that there are at most 1,024; 0: one segment */
 };
 _Static_assert(sizeof(struct msg_object) == 40, "object");
 
@@ -83,8 +87,12 @@ struct msg_put {
     struct msg_object object;
     uint32_t want; /* grants wanted back with the reply, 0..4; as many as are free without evicting come */
     uint32_t reserved;
-    /* key_size bytes of key */
+    /* key_size bytes of key, then 8 of checksum for each segment */
 };
+static inline uint32_t msg_put_sums(const struct msg_put *p)
+{
+    return segments_of(p->object.size, p->object.segment);
+}
 
 struct msg_create {
     struct msg_head head;
@@ -94,7 +102,15 @@ struct msg_create {
 
 struct msg_member {
     struct msg_token token;
-    uint64_t checksum;
+    uint64_t checksum; /* of a draft with segments that of their checksums, which SUMS has brought */
+};
+
+struct msg_sums {
+    struct msg_head head;
+    struct msg_token token;
+    uint32_t count; /* 1..SEGMENTS_MAX: all that the draft has */
+    uint32_t reserved;
+    /* uint64_t checksum[count] */
 };
 
 struct msg_seal {
@@ -140,6 +156,90 @@ struct msg_list {
     /* prefix, after */
 };
 
+#define MSG_WAIT_KEYS 256u
+#define MSG_WAIT_WRITTEN 1u /* do not wait for a key that nobody writes */
+#define MSG_WAIT_RUN 2u     /* the keys are a prefix's: answered as soon as one of them is lost */
+
+struct msg_wait { /* answered when every key is settled, or at the deadline; 0: at once */
+    struct msg_head head;
+    uint32_t count; /* 1..MSG_WAIT_KEYS */
+    uint32_t flags; /* MSG_WAIT_WRITTEN, MSG_WAIT_RUN */
+    /* for each: struct msg_wait_key, key, padded to 8 */
+};
+struct msg_wait_key {
+    uint32_t ns;
+    uint16_t key_size;
+    uint16_t reserved;
+};
+
+/* What has become of a key. */
+enum msg_wait_state {
+    WAIT_OPEN = 0,    /* nothing yet: time was up, or MSG_WAIT_WRITTEN and nobody writes it */
+    WAIT_READY = 1,   /* sealed */
+    WAIT_ABORTED = 2, /* its last writer gave it up */
+    WAIT_DIED = 3,    /* its last writer's process has ended */
+    WAIT_STATES
+};
+
+#define MSG_PULL_KEYS 256u
+
+enum msg_pull_flags {
+    MSG_PULL_VERIFY = 1,
+    MSG_PULL_WAIT = 2,   /* for keys that are not there yet, until the deadline */
+    MSG_PULL_FRESH = 4,  /* the home is asked for the newest version */
+    MSG_PULL_PREFIX = 8, /* keys in order: the longest run that is there */
+    MSG_PULL_FLAGS = 15
+};
+
+enum msg_pull_kind {
+    MSG_PULL_REPLICA = 0, /* into the pool, as objects of this node too */
+    MSG_PULL_BUFFER = 1,  /* into memory of the process that the node runs in: `buffer` is an address there */
+    MSG_PULL_KINDS
+};
+
+struct msg_pull { /* answered when every key is settled and nothing is written to `buffer` any more */
+    struct msg_head head;
+    uint32_t count;   /* 1..MSG_PULL_KEYS */
+    uint16_t flags;   /* msg_pull_flags */
+    uint16_t kind;    /* msg_pull_kind */
+    uint64_t buffer;  /* REPLICA: 0 */
+    uint64_t lineage; /* objects of another are refused; 0: any */
+    /* for each: struct msg_pull_key, key, padded to 8, struct msg_pull_range[n_ranges] */
+};
+struct msg_pull_key {
+    uint64_t route;    /* 0: the key's own hash decides its homes */
+    uint64_t to, room; /* BUFFER without ranges: the object goes to buffer[to, to + room); REPLICA: 0 */
+    uint32_t ns;
+    uint16_t key_size;
+    uint16_t n_ranges; /* REPLICA: 0 */
+};
+struct msg_pull_range {
+    uint64_t offset, length; /* in the object */
+    uint64_t to;             /* in the buffer */
+};
+
+/* A range or a place that does not wrap and is no larger than an object. */
+#define MSG_PULL_PLACE_MAX (UINT64_MAX / 4)
+
+static inline const void *msg_pull_name(const struct msg_pull_key *k)
+{
+    return k + 1;
+}
+static inline const struct msg_pull_range *msg_pull_ranges(const struct msg_pull_key *k)
+{
+    return (const struct msg_pull_range *)(const void *)((const uint8_t *)(k + 1) + ((k->key_size + 7u) & ~7u));
+}
+/* The one behind it, in a message that was checked. */
+static inline const struct msg_pull_key *msg_pull_next(const struct msg_pull_key *k)
+{
+    return (const struct msg_pull_key *)(const void *)(msg_pull_ranges(k) + k->n_ranges);
+}
+
+struct msg_cancel { /* answered when the PULL was: 0; -ENOENT: none is under way; -EALREADY: cancelled before */
+    struct msg_head head;
+    uint64_t target; /* id of the PULL */
+};
+
 struct msg_namespace {
     struct msg_head head;
     uint32_t name_size; /* 1..NAME_MAX_BYTES */
@@ -180,12 +280,28 @@ _Static_assert(sizeof(struct msg_reply) == 72, "reply");
 
 #define MSG_NAMESPACE_REPLACEABLE 1u /* in the flags that NAMESPACE answers */
 
-/* GRANT, CREATE, PUT: struct msg_token[count]; figure[0] is the capacity of each in bytes.
+/* GRANT, CREATE, PUT: struct msg_token[count]; figure[0] is the capacity of each in bytes. CREATE: figure[1] is
+ * MSG_WRITING where the key is another draft's too, or 0; status MSG_WRITING with MSG_JOIN: no token.
+ * WAIT: uint8_t state[count], enum msg_wait_state; status = how many are WAIT_READY.
  * SEAL: uint8_t kept[(n + 7) / 8], bit set where the key existed and was kept; count = n; status = how many were kept.
  * DROP, -ENOENT: counter is 1 where the key is there and only the label is not.
  * STAT: struct msg_stat, key, then holds as msg_stat_hold + label; LIST: struct msg_stat + key each, padded to 8.
  * FIND: one msg_token. NAMESPACE: status = flags, counter = id. GROW: counter = entries acknowledged.
  * QUERY: text; figure[0] = its whole length. */
+enum msg_pulled_flags { MSG_PULLED_VERIFIED = 1, MSG_PULLED_SHARED = 2, MSG_PULLED_LOCAL = 4 };
+
+struct
+    msg_pulled { /* PULL: msg_pulled[count]; status: how many have a status from 0 on, with PREFIX the run's length */
+    int32_t status;  /* 0, 1 (BERTH_KEPT): it is here already; or a negative error: replication/pull.h */
+    uint16_t member; /* who sent it; UINT16_MAX: nobody */
+    uint16_t flags;  /* msg_pulled_flags */
+    uint64_t size;   /* bytes of the object; also of one that was larger than its room */
+    uint64_t moved;  /* bytes that came for it, in vain too */
+    uint64_t copied; /* of these by a CPU of the node */
+    uint64_t counter, region;
+};
+_Static_assert(sizeof(struct msg_pulled) == 48, "pulled");
+
 struct msg_stat {
     uint64_t counter;
     uint64_t region;
@@ -202,7 +318,7 @@ struct msg_stat {
     uint16_t key_size;
     uint8_t priority;
     uint8_t tier;
-    uint32_t reserved;
+    uint32_t segment; /* log2; 0: one segment */
 };
 _Static_assert(sizeof(struct msg_stat) == 80, "stat");
 
@@ -216,6 +332,14 @@ struct msg_stat_hold {
 /* Checks everything that can be checked without the store: known op, sizes that add up to exactly head.bytes, counts
  * and enums in range, reserved fields 0. `bytes` is what was copied. 0, -EINVAL, or -EOPNOTSUPP for a reserved op. */
 int msg_check(const struct msg_head *m, uint32_t bytes);
+
+/* The next key of a checked WAIT; at: where it begins, at first right behind the message, moved on. */
+static inline const struct msg_wait_key *msg_wait_next(const uint8_t **at)
+{
+    const struct msg_wait_key *k = (const struct msg_wait_key *)(const void *)*at;
+    *at += sizeof *k + ((k->key_size + 7u) & ~7u);
+    return k;
+}
 
 /* Most bytes that the reply to this request can take: the node takes a request only when so much room is left. */
 uint32_t msg_reply_max(const struct msg_head *m);

@@ -178,7 +178,7 @@ static int create_parts(struct node *n)
     if (e == 0) {
         e = tails_create(&n->tails, c->tails, c->n_tails, c->grow_tails, c->env);
     }
-    if (e == 0 && (!side_arrays(n) || !work_init(n) || !pending_init(&n->pending))) {
+    if (e == 0 && (!side_arrays(n) || !work_init(n) || !pending_init(&n->pending) || !pending_init(&n->writing))) {
         e = -ENOMEM;
     }
     e = e ? e : leases_init(n);
@@ -218,6 +218,7 @@ void node_destroy(struct node *n)
     if (!n) {
         return;
     }
+    waits_free(n);
     while (n->n_sessions) {
         session_free(n, n->session[n->n_sessions - 1]);
     }
@@ -234,6 +235,7 @@ void node_destroy(struct node *n)
     work_free(n);
     pending_free(&n->pending);
     leases_free(n);
+    pending_free(&n->writing);
     if (n->next) {
         munmap(n->next, n->side_bytes);
     }
@@ -325,6 +327,7 @@ static void housekeeping(struct node *n)
     window_settle(n);
     evict_watermark(n);
     waiters_run(n);
+    waits_expire(n);
     retire_turn(n);
 }
 
@@ -436,6 +439,9 @@ int64_t node_timer(const struct node *n)
         for (const struct waiter *w = n->waiters; w; w = w->next) {
             t = w->message->deadline ? earlier(t, w->message->deadline) : t;
         }
+    }
+    if (n->waits) {
+        t = earlier(t, n->wait_at);
     }
     if (n->draining && n->drain_at > n->now.mono) {
         t = earlier(t, n->drain_at);

@@ -140,12 +140,13 @@ enum node_command_kind {
     CMD_GROW,   /* session, n_slots: acknowledge this many pin entries, then reply as `reply` says */
     CMD_LOG,    /* level, text */
     CMD_STOPPED,
-    /* published: what a commit changed, in the order of its effects; several of these where it is much */
-    CMD_PUBLISHED,
-    CMD_LEASED,  /* lease: answers EV_LEASE */
-    CMD_RENEWED, /* lease: answers EV_RENEW */
-    CMD_RECALL,  /* lease: ask the peer for these; they are renewed for transfers in flight only */
-    CMD_SERVE    /* lease: answers EV_SERVE_BEGIN */
+    CMD_PUBLISHED,  /* published: what a commit changed, in the order of its effects; several where it is much */
+    CMD_LEASED,     /* lease: answers EV_LEASE */
+    CMD_RENEWED,    /* lease: answers EV_RENEW */
+    CMD_RECALL,     /* lease: ask the peer for these; they are renewed for transfers in flight only */
+    CMD_SERVE,      /* lease: answers EV_SERVE_BEGIN */
+    CMD_PULL,       /* session, message: a PULL, which the shell carries out and answers */
+    CMD_CANCEL_PULL /* session, message: the same of a CANCEL */
 };
 
 struct node_command {
@@ -221,6 +222,7 @@ enum node_counter {
     NODE_FREED,
     NODE_STALLS,     /* requests that waited for a commit of their key */
     NODE_INDEX_ONLY, /* keys that found no room in lookup, now */
+    NODE_WAITS,      /* requests to wait until keys are ready */
     NODE_HOLDS_EXPIRED,
     NODE_SESSIONS_OPENED,
     NODE_SESSIONS_DEAD,
@@ -284,12 +286,15 @@ struct node_slot_info {
 bool node_slot(const struct node *n, uint32_t slot, struct node_slot_info *out);
 uint32_t node_find(const struct node *n, struct key_ref key); /* slot or SLOT_NONE */
 
-/* The id of a namespace's name, the same on every node: the low 32 bits of its XXH3-64, the high ones where those are 0,
- * else 1; of the empty name 0. Another known name with that id: the newcomer is refused with -EEXIST. */
+/* The id of a namespace's name, the same on every node: the low 32 bits of its XXH3-64, the high ones where those are
+ * 0, else 1; of the empty name 0. Another known name with that id: the newcomer is refused with -EEXIST. */
 uint32_t node_namespace_id(const char *name, size_t size);
-/* A known namespace whose id is another, as nodes gave them before there were peers; NULL: all are alike. Its objects mean
- * nothing to other nodes. */
+/* A known namespace whose id is another, as nodes gave them before there were peers; NULL: all are alike. Its objects
+ * mean nothing to other nodes. */
 const char *node_namespace_numbered(const struct node *n);
+
+/* Whether a put replaces in this namespace (names_replaceable). */
+bool node_namespace_replaceable(const struct node *n, uint32_t ns);
 
 /* The greatest version counter given or seen (rule 28). */
 uint64_t node_seen(const struct node *n);

@@ -1,9 +1,60 @@
 /* node_check.c: the core's invariants, read whole: for tests, after every step. */
 #include "store/node_internal.h"
 
+#include <stdlib.h>
+
 struct tally {
     uint64_t ready, ready_bytes, payload, held, writing, writing_bytes, retired, retired_bytes;
+    uint64_t cells, writers;
+    uint64_t *used; /* a bit for every cell of tails, from the first that a header names on */
 };
+
+/* The cells that a header names are nobody else's. */
+static const char *check_cells(const struct node *n, uint32_t slot, struct tally *t)
+{
+    uint32_t cell, cells = lookup_cells(n->c.lookup, header_of(n, slot), &cell);
+    if (cell == SLOT_NONE) {
+        return "a header's cells are none of this file's, or not as its key and segments need them";
+    }
+    if (cells && !t->used && !(t->used = calloc(n->c.n_tails / 64u + 1u, sizeof *t->used))) {
+        return "no memory to check cells";
+    }
+    for (uint32_t i = cell; i < cell + cells; i++) {
+        if (t->used[i / 64] >> (i % 64) & 1) {
+            return "a cell of tails is named by two headers";
+        }
+        t->used[i / 64] |= UINT64_C(1) << (i % 64);
+    }
+    t->cells += cells;
+    return NULL;
+}
+
+static const char *check_ready(const struct node *n, uint32_t slot)
+{
+    const struct slot_header *h = header_of(n, slot);
+    uint32_t count;
+    if (h->key_size == 0 || h->size > slot_bytes(n, slot)) {
+        return "a READY slot has no key, or more bytes than it can";
+    }
+    lookup_sums(n->c.lookup, h, &count);
+    if (count == UINT32_MAX) {
+        return "a READY slot's checksum does not prove those of its segments";
+    }
+    return atomic_load_explicit(&h->group, memory_order_relaxed) ? "a group link was left" : NULL;
+}
+
+static const char *check_writing(const struct node *n, uint32_t slot, struct tally *t)
+{
+    uint64_t bytes = busy(n, slot) ? 0 : slot_bytes(n, slot);
+    bool writes = n->mark[slot] & MARK_WRITES;
+    t->writing += !busy(n, slot);
+    t->writing_bytes += bytes;
+    t->writers += writes;
+    if (writes && !pending_has(&n->writing, slot_hash(n, slot).home)) {
+        return "a draft's key is not counted as written";
+    }
+    return NULL;
+}
 
 static const char *check_slot(const struct node *n, uint32_t slot, struct tally *t)
 {
@@ -13,18 +64,13 @@ static const char *check_slot(const struct node *n, uint32_t slot, struct tally 
     case SLOT_FREE:
         return "a slot in use is FREE";
     case SLOT_WRITING:
-        t->writing += !busy(n, slot);
-        t->writing_bytes += busy(n, slot) ? 0 : bytes;
-        return h->key_size > KEY_MAX ? "a draft's key is too long" : NULL;
+        return check_writing(n, slot, t);
     case SLOT_READY:
         t->ready++;
         t->ready_bytes += bytes;
         t->payload += h->size;
         t->held += slot_held(n, slot);
-        if (h->key_size == 0 || h->size > bytes) {
-            return "a READY slot has no key, or more bytes than it can";
-        }
-        return atomic_load_explicit(&h->group, memory_order_relaxed) ? "a group link was left" : NULL;
+        return check_ready(n, slot);
     case SLOT_RETIRED:
         t->retired++;
         t->retired_bytes += bytes;
@@ -77,6 +123,25 @@ static const char *check_lists(const struct node *n, uint64_t *drafts)
     return why;
 }
 
+static const char *check_sums(const struct node *n, const struct tally *t, uint64_t drafts)
+{
+    if (t->ready != n->objects || t->ready_bytes != n->sealed_bytes || t->payload != n->object_bytes ||
+        t->held != n->held) {
+        return "counted objects are not the READY slots";
+    }
+    if (t->writing != drafts || t->writing != n->drafts + n->grants || t->writing_bytes != n->draft_bytes) {
+        return "counted drafts are not the WRITING slots";
+    }
+    if (t->retired != (uint64_t)n->fresh.count + n->waiting.count + n->leased.count ||
+        t->retired_bytes != n->retired_bytes) {
+        return "counted retired slots are not the RETIRED ones";
+    }
+    if (t->cells != tails_used(n->tails)) {
+        return "cells of tails are in use that no header names";
+    }
+    return t->writers == n->n_writing ? NULL : "counted writers are not the drafts with a key";
+}
+
 const char *node_check(const struct node *n)
 {
     struct tally t = {0};
@@ -84,23 +149,12 @@ const char *node_check(const struct node *n)
     const char *why = slabs_check(n->slabs);
     for (uint32_t slot; !why && (slot = slabs_next(n->slabs, &cursor)) != SLOT_NONE;) {
         why = check_slot(n, slot, &t);
+        why = why ? why : check_cells(n, slot, &t);
     }
+    free(t.used);
     why = why ? why : check_lists(n, &drafts);
     why = why ? why : n->policy->check(n->evict);
+    why = why ? why : waits_check(n);
     why = why ? why : leases_check(n);
-    if (why) {
-        return why;
-    }
-    if (t.ready != n->objects || t.ready_bytes != n->sealed_bytes || t.payload != n->object_bytes ||
-        t.held != n->held) {
-        return "counted objects are not the READY slots";
-    }
-    if (t.writing != drafts || t.writing != n->drafts + n->grants || t.writing_bytes != n->draft_bytes) {
-        return "counted drafts are not the WRITING slots";
-    }
-    if (t.retired != (uint64_t)n->fresh.count + n->waiting.count + n->leased.count ||
-        t.retired_bytes != n->retired_bytes) {
-        return "counted retired slots are not the RETIRED ones";
-    }
-    return NULL;
+    return why ? why : check_sums(n, &t, drafts);
 }

@@ -113,7 +113,7 @@ static void wait_free(struct lease_table *t, struct lease_wait **at)
     free(w);
 }
 
-static void waits_drop(struct node *n, const struct lease_event *gone)
+static void deferred_drop(struct node *n, const struct lease_event *gone)
 {
     struct lease_table *t = &n->lease;
     for (struct lease_wait **at = &t->waits; *at;) {
@@ -155,7 +155,7 @@ void lease_event(struct node *n, enum node_event_kind kind, const struct lease_e
         return;
     }
     if (kind == EV_PEER_GONE) {
-        waits_drop(n, ev);
+        deferred_drop(n, ev);
     }
     if (!asks || covered(n, ev)) {
         lease_run(n, kind, ev);

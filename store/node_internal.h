@@ -27,12 +27,19 @@
 #define RESCAN_MAX_NS 1000000000
 #define RETRY_NS 10000000 /* a request that waits for room tries again after this */
 #define DRAIN_MAX_NS 1000000000
-#define CONTROL_SESSION 0u /* no session: the node's own effects */
+#define WAIT_CHAINS 16384u    /* of keys that are waited for */
+#define WAITS_SESSION 256u    /* WAITs of one session that are not answered: their replies' room is promised */
+#define WAITED_SESSION 16384u /* keys of them */
+#define WAITED_MAX 262144u    /* keys of all sessions */
+#define LOST_KEYS 1024u       /* keys whose writers have gone that are remembered */
+#define CONTROL_SESSION 0u    /* no session: the node's own effects */
 
 enum mark {
-    MARK_BUSY = 1, /* named by an uncommitted effect */
-    MARK_SEEN = 2, /* recovery, seal of a group: met already */
-    MARK_OLD = 4   /* in use when the node started: a peer may have a lease of an earlier node */
+    MARK_BUSY = 1,    /* named by an uncommitted effect */
+    MARK_SEEN = 2,    /* recovery, seal of a group: met already */
+    MARK_WRITES = 4,  /* a draft whose key is counted in `writing` */
+    MARK_CLAIMED = 8, /* recovery: its cells of tails are its own */
+    MARK_OLD = 16     /* in use when the node started: a peer may have a lease of an earlier node */
 };
 
 struct slot_list {
@@ -49,6 +56,7 @@ struct session {
     struct session_row row;
     struct slot_list drafts; /* WRITING slots, grants included */
     uint64_t draft_bytes;
+    uint32_t waits, waited;   /* WAITs that are not answered, and their keys */
     struct msg_head *stalled; /* a request that waits for a commit */
     int64_t stalled_at;
 };
@@ -173,6 +181,18 @@ struct node {
     struct work *open;   /* collects */
     struct work *flying; /* at the committer, or NULL */
     struct pending pending;
+    struct pending writing;   /* keys of drafts that may still be sealed */
+    uint32_t n_writing;       /* those drafts */
+    struct wait_call *waits;  /* node_wait.c */
+    struct wait_key **waited; /* chains, by hash */
+    struct lost_key {
+        uint64_t home;
+        int64_t at; /* mono */
+        uint8_t state;
+    } lost[LOST_KEYS];     /* a ring: who began to wait before that, and comes only now, is told */
+    uint32_t n_lost;       /* ever */
+    uint32_t n_waited;     /* keys in all waits */
+    int64_t wait_at;       /* no wait ends by time before this */
     uint64_t counter;      /* last version given */
     uint64_t counter_kept; /* meta has this: no counter above it is given before a greater one is written */
     uint64_t request;      /* for eviction hints */
@@ -258,9 +278,14 @@ void mark_busy(struct node *n, uint32_t slot); /* READY: out of the policy until
 /* The key of a slot that has one; buf of KEY_MAX bytes is used where it does not stand in one piece. */
 struct key_ref slot_key(const struct node *n, uint32_t slot, uint8_t *buf);
 struct key_hash slot_hash(const struct node *n, uint32_t slot);
-/* Writes the key into a header, with cells of tails for a long one. 0 or BERTH_EFULL. */
+/* Gives the cells of a WRITING slot back: it has no key and no segments then. */
 void slot_drop_key(struct node *n, uint32_t slot);
-int slot_set_key(struct node *n, uint32_t slot, const void *key, uint32_t size, uint32_t ns);
+/* Writes all that an object is before its seal into the header of a WRITING slot without a key, with cells for a long
+ * key and for its segments, whose checksums are 0. 0 or BERTH_EFULL. */
+int slot_set_object(struct node *n, uint32_t slot, const struct msg_object *o, const void *key);
+/* The list of its segments' checksums in tails, NULL without segments; and what proves it, the XXH3-64 of the list. */
+uint64_t *slot_sums(const struct node *n, uint32_t slot);
+uint64_t slot_sums_checksum(const struct node *n, uint32_t slot);
 /* Any state but READY in the policy -> FREE with the next generation, cells and pages given back. */
 void slot_release(struct node *n, uint32_t slot);
 void slot_retire(struct node *n, uint32_t slot);
@@ -327,6 +352,7 @@ void unpublish(struct node *n, const struct member *m); /* a removed or evicted 
 
 /* node_seal.c */
 void request_put(struct node *n, struct session *s, const struct msg_head *m, int64_t taken);
+void request_sums(struct node *n, struct session *s, const struct msg_head *m, int64_t taken);
 void request_seal(struct node *n, struct session *s, const struct msg_head *m, int64_t taken);
 void request_abort(struct node *n, struct session *s, const struct msg_head *m, int64_t taken);
 /* A draft of this session: nothing else that a token may name has a key to seal. 0 or why not. */
@@ -357,6 +383,21 @@ void request_create(struct node *n, struct session *s, const struct msg_head *m,
 uint32_t grant_some(struct node *n, struct session *s, uint32_t pages, uint32_t count, struct msg_token *out);
 void waiters_run(struct node *n);
 void waiters_drop(struct node *n, uint64_t session);
+
+/* node_wait.c: keys that are being written, and who waits for one to become ready */
+void request_wait(struct node *n, struct session *s, const struct msg_head *m, int64_t taken);
+/* Whether an effect or a draft that may still be sealed has the key, or one that shares its hash. */
+bool key_written(const struct node *n, struct key_hash hash);
+void writing_add(struct node *n, uint32_t slot);
+/* The draft, if it was counted, will not be sealed; and the key, if nobody else writes it. */
+void writing_lost(struct node *n, uint32_t slot, enum msg_wait_state state);
+void wait_lost(struct node *n, struct key_hash hash, enum msg_wait_state state);
+void lost_add(struct node *n, struct key_hash hash, enum msg_wait_state state);
+void wait_published(struct node *n, const struct member *m);
+void waits_drop(struct node *n, uint64_t session);
+void waits_expire(struct node *n);
+void waits_free(struct node *n);
+const char *waits_check(const struct node *n);
 
 /* node_evict.c */
 /* Starts making room for `pages` (0: down to the low watermark). false: nothing can be done. */

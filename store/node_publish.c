@@ -56,6 +56,7 @@ static void settle(struct node *n, const struct member *m, uint32_t position)
 {
     const struct slot_header *h = header_of(n, m->slot);
     n->mark[m->slot] &= (uint8_t)~MARK_BUSY;
+    wait_published(n, m);
     slot_insert(n, m->slot, (struct evict_hint){.parent = m->parent, .position = position});
     if (slot_held(n, m->slot)) {
         renew_expiries(n, m->slot);

@@ -49,29 +49,47 @@ static bool keep(struct recovery *r, const struct kept *k)
     return true;
 }
 
-static bool tail_of(const struct node *n, uint32_t slot, uint32_t *cell, uint32_t *cells)
-{
-    const struct slot_header *h = header_of(n, slot);
-    if (!(atomic_load_explicit(&h->flags, memory_order_relaxed) & SLOT_TAIL)) {
-        return false;
-    }
-    *cell = h->tail;
-    *cells = h->key_size > KEY_INLINE ? (h->key_size - KEY_HEAD + TAIL_CELL - 1) / TAIL_CELL : 0;
-    return true;
-}
-
 /* A header is a client-readable, node-written thing, but the node that wrote it may have been killed in the middle. */
 static bool header_whole(struct node *n, uint32_t slot)
 {
     const struct slot_header *h = header_of(n, slot);
-    uint32_t cell, cells;
-    if (h->key_size > KEY_MAX || h->size > slot_bytes(n, slot)) {
+    uint32_t cell;
+    lookup_cells(n->c.lookup, h, &cell);
+    return cell != SLOT_NONE && h->size <= slot_bytes(n, slot);
+}
+
+/* Its cells are its own from here on, if the header is whole and nobody else has them. */
+static bool claim_cells(struct node *n, uint32_t slot)
+{
+    uint32_t cell, cells = lookup_cells(n->c.lookup, header_of(n, slot), &cell);
+    if (!header_whole(n, slot)) {
         return false;
     }
-    if (tail_of(n, slot, &cell, &cells)) {
-        return h->key_size > KEY_INLINE && cell < n->c.n_tails && cells <= n->c.n_tails - cell;
+    if (cells && !(n->mark[slot] & MARK_CLAIMED)) {
+        if (tails_claim(n->tails, cell, cells)) {
+            return false;
+        }
+        n->mark[slot] |= MARK_CLAIMED;
     }
-    return h->key_size <= KEY_INLINE;
+    return true;
+}
+
+/* A slot whose cells are not its own has none, and no key. */
+static void forget_cells(struct slot_header *h)
+{
+    atomic_fetch_and_explicit(&h->flags, (uint8_t)~SLOT_TAIL, memory_order_relaxed);
+    h->key_size = 0;
+    h->tier_segment = 0;
+}
+
+/* The checksums of segments lie beside the index, as headers do: its own checksum proves them. */
+static bool segments_fit(const struct node *n, const struct record *r)
+{
+    const struct slot_header *h = header_of(n, r->slot);
+    if (slot_segment(h) != r->segment || (r->segment && h->size != r->size)) {
+        return false;
+    }
+    return slot_sums(n, r->slot) == NULL || slot_sums_checksum(n, r->slot) == r->checksum;
 }
 
 static bool record_fits(struct node *n, struct key_ref key, const struct record *r)
@@ -82,11 +100,8 @@ static bool record_fits(struct node *n, struct key_ref key, const struct record 
     uint64_t word = slot_load(header_of(n, r->slot));
     uint8_t buf[KEY_MAX];
     if (word_gen(word) != r->generation || word_state(word) == SLOT_FREE || word_state(word) == SLOT_RETIRED ||
-        r->size > slot_bytes(n, r->slot) || !header_whole(n, r->slot) || !region_known(n, r->region)) {
-        return false;
-    }
-    uint32_t cell, cells;
-    if (tail_of(n, r->slot, &cell, &cells) && tails_claim(n->tails, cell, cells)) {
+        r->size > slot_bytes(n, r->slot) || !header_whole(n, r->slot) || !region_known(n, r->region) ||
+        !claim_cells(n, r->slot) || !segments_fit(n, r)) {
         return false;
     }
     struct key_ref has = slot_key(n, r->slot, buf);
@@ -243,26 +258,26 @@ static void publish_kept(struct recovery *rec)
 static void adopt_draft(struct node *n, struct session *s, uint32_t slot)
 {
     struct slot_header *h = header_of(n, slot);
-    uint32_t cell, cells;
-    bool whole = header_whole(n, slot);
-    if (!whole || (tail_of(n, slot, &cell, &cells) && tails_claim(n->tails, cell, cells))) {
-        atomic_fetch_and_explicit(&h->flags, (uint8_t)~SLOT_TAIL, memory_order_relaxed);
-        h->key_size = 0;
+    if (!claim_cells(n, slot)) {
+        forget_cells(h);
         s = &n->orphan; /* nothing that a seal could name: it goes after the quarantine */
     }
     list_push(n, &s->drafts, slot);
     s->draft_bytes += slot_bytes(n, slot);
     n->draft_bytes += slot_bytes(n, slot);
-    *(atomic_load_explicit(&h->flags, memory_order_relaxed) & SLOT_GRANT ? &n->grants : &n->drafts) += 1;
+    bool grant = atomic_load_explicit(&h->flags, memory_order_relaxed) & SLOT_GRANT;
+    *(grant ? &n->grants : &n->drafts) += 1;
+    if (!grant && h->key_size && s != &n->orphan) {
+        writing_add(n, slot);
+    } else if (!grant && h->key_size) {
+        lost_add(n, slot_hash(n, slot), WAIT_DIED);
+    }
 }
 
 static void adopt_retired(struct node *n, uint32_t slot)
 {
-    struct slot_header *h = header_of(n, slot);
-    uint32_t cell, cells;
-    if (tail_of(n, slot, &cell, &cells) && (!header_whole(n, slot) || tails_claim(n->tails, cell, cells))) {
-        atomic_fetch_and_explicit(&h->flags, (uint8_t)~SLOT_TAIL, memory_order_relaxed);
-        h->key_size = 0;
+    if (!claim_cells(n, slot)) {
+        forget_cells(header_of(n, slot));
     }
     slot_retire(n, slot);
 }
@@ -283,6 +298,7 @@ static void sort_out_slots(struct node *n)
         } else {
             adopt_retired(n, slot);
         }
+        n->mark[slot] &= (uint8_t)~MARK_CLAIMED;
     }
     n->orphan.quarantine_end = n->now.mono + n->c.quarantine_ns;
 }
@@ -320,7 +336,7 @@ static int fit_together(struct recovery *rec)
     lookup_repair_end(rec->repair); /* clears entries of slots without a record, which may be retired now */
     sort_out_slots(n);
     for (uint64_t i = 0; i < rec->n_kept; i++) {
-        n->mark[rec->kept[i].slot] &= (uint8_t)~MARK_SEEN;
+        n->mark[rec->kept[i].slot] &= (uint8_t) ~(MARK_SEEN | MARK_CLAIMED);
     }
     tails_recovered(n->tails);
     return 0;

@@ -28,7 +28,8 @@ static void fill_stat(const struct node *n, struct key_ref key, const struct rec
                              .ns = key.ns,
                              .key_size = (uint16_t)key.size,
                              .priority = r->priority,
-                             .tier = r->tier};
+                             .tier = r->tier,
+                             .segment = r->segment};
 }
 
 static uint32_t padded(uint32_t bytes)
@@ -189,6 +190,32 @@ static void request_query(struct node *n, struct session *s, const struct msg_he
     }
 }
 
+static void request_pull(struct node *n, struct session *s, const struct msg_head *m, int64_t taken)
+{
+    (void)taken;
+    const struct msg_pull *p = (const struct msg_pull *)m;
+    const struct msg_pull_key *k = (const struct msg_pull_key *)(p + 1);
+    for (uint32_t i = 0; i < p->count; i++, k = msg_pull_next(k)) {
+        if (!names_known(n, k->ns)) {
+            refuse(n, s->id, m, -EINVAL);
+            return;
+        }
+    }
+    struct node_command *c = command_add(n, CMD_PULL, s->id);
+    if (c) {
+        c->message = m;
+    }
+}
+
+static void request_cancel(struct node *n, struct session *s, const struct msg_head *m, int64_t taken)
+{
+    (void)taken;
+    struct node_command *c = command_add(n, CMD_CANCEL_PULL, s->id);
+    if (c) {
+        c->message = m;
+    }
+}
+
 struct operation {
     void (*run)(struct node *n, struct session *s, const struct msg_head *m, int64_t taken);
     bool writes;  /* refused to a session that may only read */
@@ -197,10 +224,11 @@ struct operation {
 
 /* DETACH is not here: it is the shell's, and ends the session by EV_DEAD. PUT and SEAL look at the batch themselves. A
  * reader may ask for a namespace; only a writer makes one. */
-static const struct operation operations[MSG_OPS] = {
+static const struct operation operations[MSG_CODES] = {
     [MSG_GRANT] = {.run = request_grant, .writes = true},
     [MSG_PUT] = {.run = request_put, .writes = true},
     [MSG_CREATE] = {.run = request_create, .writes = true},
+    [MSG_SUMS] = {.run = request_sums, .writes = true},
     [MSG_SEAL] = {.run = request_seal, .writes = true},
     [MSG_ABORT] = {.run = request_abort, .writes = true},
     [MSG_REMOVE] = {.run = request_remove, .writes = true, .commits = true},
@@ -214,11 +242,14 @@ static const struct operation operations[MSG_OPS] = {
     [MSG_QUERY] = {.run = request_query},
     [MSG_RESUME] = {.run = request_resume},
     [MSG_REVOKE] = {.run = request_revoke, .writes = true},
+    [MSG_WAIT] = {.run = request_wait},
+    [MSG_PULL] = {.run = request_pull},
+    [MSG_CANCEL] = {.run = request_cancel},
 };
 
 void request_run(struct node *n, struct session *s, const struct msg_head *m, int64_t taken)
 {
-    const struct operation *o = m->op < MSG_OPS ? &operations[m->op] : NULL;
+    const struct operation *o = m->op < MSG_CODES ? &operations[m->op] : NULL;
     if (m->op == NODE_SEAL_ORIGIN && s->id == NODE_PULLER) {
         request_seal_origin(n, s, m, taken);
     } else if (!o || !o->run) {

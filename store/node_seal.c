@@ -41,6 +41,7 @@ void record_of_slot(const struct node *n, uint32_t slot, uint64_t counter, uint6
     out->region = h->region;
     out->ttl_s = (uint32_t)(h->checksum >> 8);
     out->priority = (uint8_t)h->checksum;
+    out->segment = (uint8_t)slot_segment(h);
     out->ready = true;
 }
 
@@ -71,6 +72,13 @@ static int32_t check_member(struct node *n, const struct session *s, const struc
         return -EAGAIN; /* its first sending is at the committer */
     }
     return m->flags & MSG_AGAIN ? sealed_before(n, t) : BERTH_ESTALE;
+}
+
+/* The index proves the list in tails at a restart, so nothing is sealed that it does not prove now. */
+static int32_t check_sums(const struct node *n, const struct sealing *in)
+{
+    bool segments = slot_sums(n, in->token.slot) != NULL;
+    return segments && slot_sums_checksum(n, in->token.slot) != in->checksum ? BERTH_ECORRUPT : 0;
 }
 
 /* Decides one member whose header has its key. 0, or -EAGAIN if the key is pending, or a refusal. */
@@ -191,6 +199,7 @@ static int32_t seal_members(struct node *n, struct session *s, const struct msg_
     for (uint32_t i = 0; i < count && status == 0; i++) {
         struct member member;
         status = check_member(n, s, m, &in[i].token);
+        status = status ? status : check_sums(n, &in[i]);
         status = status ? status : decide(n, e, &in[i], &member);
         if (status == 0) {
             keep_newer(n, origin, &member);
@@ -255,13 +264,12 @@ void request_put(struct node *n, struct session *s, const struct msg_head *m, in
         refuse(n, s->id, m, status);
         return;
     }
-    struct slot_header *h = header_of(n, p->token.slot);
     slot_drop_key(n, p->token.slot); /* a stalled PUT comes twice: its key is there already */
-    status = slot_set_key(n, p->token.slot, p + 1, p->object.key_size, p->object.ns);
-    h->size = p->object.size;
-    h->lineage = p->object.lineage;
-    h->checksum = (uint64_t)p->object.ttl_s << 8 | p->object.priority;
-    atomic_store_explicit(&h->group, p->object.parent, memory_order_relaxed);
+    status = slot_set_object(n, p->token.slot, &p->object, p + 1);
+    uint64_t *sums = status ? NULL : slot_sums(n, p->token.slot);
+    if (sums) {
+        memcpy(sums, (const uint8_t *)(p + 1) + p->object.key_size, msg_put_sums(p) * sizeof *sums);
+    }
     struct sealing in = {.token = p->token, .checksum = p->object.checksum};
     status = status ? status : seal_members(n, s, m, taken, &in, 1, p->want, NULL);
     if (status == -EAGAIN) {
@@ -310,6 +318,22 @@ int32_t check_draft(struct node *n, const struct session *s, const struct msg_he
         return is_grant(n, t->slot) ? BERTH_ESTALE : 0;
     }
     return m->flags & MSG_AGAIN ? sealed_before(n, t) : BERTH_ESTALE;
+}
+
+/* Checksums of a draft's segments, ahead of its SEAL: the same again changes nothing. */
+void request_sums(struct node *n, struct session *s, const struct msg_head *m, int64_t taken)
+{
+    (void)taken;
+    const struct msg_sums *p = (const struct msg_sums *)m;
+    const struct slot_header *h = token_valid(n, s, &p->token) ? header_of(n, p->token.slot) : NULL;
+    if (!h || busy(n, p->token.slot) || is_grant(n, p->token.slot)) {
+        refuse(n, s->id, m, BERTH_ESTALE);
+    } else if (segments_of(h->size, slot_segment(h)) != p->count) {
+        refuse(n, s->id, m, -EINVAL);
+    } else {
+        memcpy(slot_sums(n, p->token.slot), p + 1, p->count * sizeof(uint64_t));
+        reply_add(n, s->id, m, 0, 0);
+    }
 }
 
 void request_seal(struct node *n, struct session *s, const struct msg_head *m, int64_t taken)

@@ -133,8 +133,12 @@ static void died(struct node *n, struct session *s, bool clean)
 {
     drop_stalled(s);
     waiters_drop(n, s->id);
+    waits_drop(n, s->id);
     s->attached = false;
     n->rescan = n->waiting.count > 0; /* its pins are gone */
+    for (uint32_t slot = s->drafts.head; slot != SLOT_NONE; slot = n->next[slot]) {
+        writing_lost(n, slot, clean ? WAIT_ABORTED : WAIT_DIED); /* its slots may wait for the quarantine, others not */
+    }
     if (clean) {
         bury(n, s);
         return;
@@ -178,6 +182,7 @@ void session_event(struct node *n, const struct node_event *ev)
         s->attached = false;
         drop_stalled(s);
         waiters_drop(n, s->id);
+        waits_drop(n, s->id);
     } else if (ev->kind == EV_DEAD) {
         died(n, s, ev->status == 1);
     } else {

@@ -38,20 +38,16 @@ uint64_t slot_bytes(const struct node *n, uint32_t slot)
     return (uint64_t)slabs_slot_pages(n->slabs, slot) * PAGE_BYTES;
 }
 
-static uint32_t tail_cells(uint32_t key_size)
-{
-    return key_size > KEY_INLINE ? (key_size - KEY_HEAD + TAIL_CELL - 1) / TAIL_CELL : 0;
-}
-
 struct key_ref slot_key(const struct node *n, uint32_t slot, uint8_t *buf)
 {
     const struct slot_header *h = header_of(n, slot);
     if (h->key_size <= KEY_INLINE) {
         return (struct key_ref){.data = h->key, .size = h->key_size, .ns = h->ns};
     }
+    uint32_t size = slot_key_size(h);
     memcpy(buf, h->key, KEY_HEAD);
-    memcpy(buf + KEY_HEAD, tails_at(n->tails, h->tail), h->key_size - KEY_HEAD);
-    return (struct key_ref){.data = buf, .size = h->key_size, .ns = h->ns};
+    memcpy(buf + KEY_HEAD, tails_at(n->tails, h->tail), size - KEY_HEAD);
+    return (struct key_ref){.data = buf, .size = size, .ns = h->ns};
 }
 
 struct key_hash slot_hash(const struct node *n, uint32_t slot)
@@ -60,42 +56,71 @@ struct key_hash slot_hash(const struct node *n, uint32_t slot)
     return lookup_hash(n->c.super->hash_seed, slot_key(n, slot, buf));
 }
 
-int slot_set_key(struct node *n, uint32_t slot, const void *key, uint32_t size, uint32_t ns)
+/* What lies in cells is written before the flag says so: whoever finds the header half done finds no cells in it. */
+static void set_key(struct node *n, struct slot_header *h, const void *key, uint32_t size, uint32_t tail, bool rest)
 {
-    struct slot_header *h = header_of(n, slot);
-    uint32_t cells = tail_cells(size);
-    if (cells) {
-        uint32_t tail = tails_alloc(n->tails, cells);
-        if (tail == TAIL_NONE) {
-            return BERTH_EFULL;
-        }
-        memcpy(h->key, key, KEY_HEAD);
+    uint32_t head = size < sizeof h->key ? size : (uint32_t)sizeof h->key;
+    memcpy(h->key, key, head);
+    if (rest) {
         memcpy(tails_at(n->tails, tail), (const uint8_t *)key + KEY_HEAD, size - KEY_HEAD);
-        h->tail = tail;
-        atomic_fetch_or_explicit(&h->flags, SLOT_TAIL, memory_order_relaxed);
-    } else {
-        uint32_t head = size < sizeof h->key ? size : (uint32_t)sizeof h->key;
-        memcpy(h->key, key, head);
+    } else if (size > head) {
         memcpy(h->key_last, (const uint8_t *)key + head, size - head);
     }
-    h->key_size = (uint16_t)size;
-    h->ns = ns;
+    h->key_size = (uint16_t)(size | (rest && size <= KEY_INLINE ? KEY_SPLIT : 0));
+}
+
+int slot_set_object(struct node *n, uint32_t slot, const struct msg_object *o, const void *key)
+{
+    struct slot_header *h = header_of(n, slot);
+    uint32_t segments = segments_of(o->size, o->segment), of_key = cells_of_key(o->key_size, segments);
+    uint32_t cells = of_key + cells_of_segments(segments), tail = 0;
+    if (cells && (tail = tails_alloc(n->tails, cells)) == TAIL_NONE) {
+        return BERTH_EFULL;
+    }
+    h->size = o->size;
+    h->tier_segment = o->segment;
+    h->lineage = o->lineage;
+    h->checksum = (uint64_t)o->ttl_s << 8 | o->priority;
+    h->ns = o->ns;
+    atomic_store_explicit(&h->group, o->parent, memory_order_relaxed);
+    set_key(n, h, key, o->key_size, tail, of_key > 0);
+    if (cells) {
+        h->tail = tail;
+        memset(tails_at(n->tails, tail + of_key), 0, (size_t)(cells - of_key) * TAIL_CELL);
+        atomic_fetch_or_explicit(&h->flags, SLOT_TAIL, memory_order_release);
+    }
     return 0;
+}
+
+uint64_t *slot_sums(const struct node *n, uint32_t slot)
+{
+    const struct slot_header *h = header_of(n, slot);
+    uint32_t segments = segments_of(h->size, slot_segment(h));
+    return segments ? (uint64_t *)tails_at(n->tails, h->tail + cells_of_key(slot_key_size(h), segments)) : NULL;
+}
+
+uint64_t slot_sums_checksum(const struct node *n, uint32_t slot)
+{
+    const struct slot_header *h = header_of(n, slot);
+    return XXH3_64bits(slot_sums(n, slot), segments_of(h->size, slot_segment(h)) * sizeof(uint64_t));
 }
 
 void slot_drop_key(struct node *n, uint32_t slot)
 {
     struct slot_header *h = header_of(n, slot);
-    if (atomic_load_explicit(&h->flags, memory_order_relaxed) & SLOT_TAIL) {
-        tails_free(n->tails, h->tail, tail_cells(h->key_size));
-        atomic_fetch_and_explicit(&h->flags, (uint8_t)~SLOT_TAIL, memory_order_relaxed);
+    uint32_t cell, cells = lookup_cells(n->c.lookup, h, &cell);
+    if (cells) {
+        tails_free(n->tails, cell, cells);
     }
+    atomic_fetch_and_explicit(&h->flags, (uint8_t)~SLOT_TAIL, memory_order_relaxed);
     h->key_size = 0;
+    h->tier_segment = 0;
 }
 
 void slot_release(struct node *n, uint32_t slot)
 {
     struct slot_header *h = header_of(n, slot);
+    writing_lost(n, slot, WAIT_ABORTED);
     if (slot_leased(n, slot)) { /* a draft that was in use before the start: not FREE before the horizon (rule 19) */
         slot_retire(n, slot);
         return;
@@ -218,6 +243,7 @@ void draft_remove(struct node *n, struct session *s, uint32_t slot)
 void draft_abort(struct node *n, struct session *s, uint32_t slot)
 {
     draft_remove(n, s, slot);
+    writing_lost(n, slot, s->dead || s == &n->orphan ? WAIT_DIED : WAIT_ABORTED);
     slot_release(n, slot);
 }
 

@@ -54,22 +54,26 @@ static void answer_grant(struct node *n, struct session *s, const struct msg_hea
 static void answer_create(struct node *n, struct session *s, const struct msg_head *m, uint32_t pages, uint32_t slot)
 {
     const struct msg_create *p = (const struct msg_create *)m;
+    struct key_ref key = {.data = p + 1, .size = p->object.key_size, .ns = p->object.ns};
+    bool written = pending_has(&n->writing, lookup_hash(n->c.super->hash_seed, key).home);
+    if (written && (m->flags & MSG_JOIN)) { /* another came while this one waited for room */
+        slabs_free(n->slabs, slot);
+        reply_add(n, s->id, m, MSG_WRITING, 0);
+        return;
+    }
     draft_add(n, s, slot, false);
-    struct slot_header *h = header_of(n, slot);
-    int32_t status = slot_set_key(n, slot, p + 1, p->object.key_size, p->object.ns);
+    int32_t status = slot_set_object(n, slot, &p->object, p + 1);
     struct msg_reply *r = status ? NULL : reply_add(n, s->id, m, 0, sizeof(struct msg_token));
     if (!r) {
         draft_abort(n, s, slot);
         refuse(n, s->id, m, status ? status : -ENOMEM);
         return;
     }
-    h->size = p->object.size;
-    h->lineage = p->object.lineage;
-    h->checksum = (uint64_t)p->object.ttl_s << 8 | p->object.priority;
-    atomic_store_explicit(&h->group, p->object.parent, memory_order_relaxed);
     fill_token(n, slot, (struct msg_token *)(r + 1));
     r->count = 1;
     r->figure[0] = (uint64_t)pages * PAGE_BYTES;
+    r->figure[1] = written ? MSG_WRITING : 0;
+    writing_add(n, slot);
     n->counters[NODE_CREATES]++;
     answered(n, m);
 }
@@ -162,13 +166,17 @@ void request_create(struct node *n, struct session *s, const struct msg_head *m,
         refuse(n, s->id, m, -EINVAL);
         return;
     }
-    if (!names_replaceable(n, p->object.ns)) {
-        struct key_ref key = {.data = p + 1, .size = p->object.key_size, .ns = p->object.ns};
-        if (key_slot(n, lookup_hash(n->c.super->hash_seed, key), key, NULL) != SLOT_NONE) {
-            n->counters[NODE_KEPT]++;
-            reply_add(n, s->id, m, BERTH_KEPT, 0);
-            return;
-        }
+    struct key_ref key = {.data = p + 1, .size = p->object.key_size, .ns = p->object.ns};
+    struct key_hash hash = lookup_hash(n->c.super->hash_seed, key);
+    bool there = key_slot(n, hash, key, NULL) != SLOT_NONE;
+    if (there && !names_replaceable(n, p->object.ns)) {
+        n->counters[NODE_KEPT]++;
+        reply_add(n, s->id, m, BERTH_KEPT, 0);
+        return;
+    }
+    if ((m->flags & MSG_JOIN) && (there ? pending_has(&n->writing, hash.home) : key_written(n, hash))) {
+        reply_add(n, s->id, m, MSG_WRITING, 0);
+        return;
     }
     want_room(n, s, m, p->object.size, taken);
 }

@@ -39,6 +39,7 @@ const char *const node_counter_names[NODE_COUNTERS] = {
     [NODE_FREED] = "freed",
     [NODE_STALLS] = "stalls",
     [NODE_INDEX_ONLY] = "index_only",
+    [NODE_WAITS] = "waits",
     [NODE_HOLDS_EXPIRED] = "holds_expired",
     [NODE_SESSIONS_OPENED] = "sessions_opened",
     [NODE_SESSIONS_DEAD] = "sessions_ended",

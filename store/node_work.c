@@ -281,6 +281,7 @@ static void fail_seal(struct node *n, const struct effect *e, const struct membe
         *(e->head.op == MSG_PUT ? &n->grants : &n->drafts) += 1;
         if (e->head.op == MSG_PUT || !s || s->dead) {
             draft_abort(n, owner, m[i].slot);
+            wait_lost(n, m[i].hash, s && !s->dead ? WAIT_ABORTED : WAIT_DIED);
         }
     }
     refuse(n, e->session, &e->head, status);

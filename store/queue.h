@@ -1,9 +1,9 @@
 /* queue.h: queues of asynchronous operations.
  *
- * An operation runs through at most three lists: `parked` from submit until it is begun, nobody's while its call is in
- * flight, `done` until it is reaped. Operations are begun in the order of submission, by one thread at a time: a put
- * that finds no granted slot asks for one and stops those behind it. The handle's lock guards all of it, but is not
- * held while a payload is copied.
+ * An operation runs through at most four lists: `parked` from submit until it is begun, nobody's while its call is in
+ * flight, `again` after the wait of a read, `done` until it is reaped. Operations are begun in the order of submission,
+ * by one thread at a time: a put that finds no granted slot asks for one and stops those behind it. The handle's lock
+ * guards all of it, but is not held while a payload is copied.
  */
 #ifndef BERTH_STORE_QUEUE_H
 #define BERTH_STORE_QUEUE_H
@@ -26,17 +26,21 @@ struct berth_queue {
     struct granted grant;
     bool granted;
     struct op_list parked, done;
+    struct op_list again; /* reads whose wait for their key is over: they look once more */
     struct kept_fd poll_fd, event_fd;
 };
 
 /* Begins what is parked, as far as it can be. Without the lock. */
 void queue_begin(struct berth_queue *q);
-/* What has no effect needs no turn, and is done when submit returns. */
+/* What has no effect needs no turn, and is done when submit returns, or waits for its key. */
 static inline bool queue_at_once(const struct berth_op *op)
 {
-    return op->opcode == BERTH_OP_NOP || op->opcode == BERTH_OP_GET || op->opcode == BERTH_OP_GET_INTO;
+    return op->opcode == BERTH_OP_NOP || op->opcode == BERTH_OP_GET || op->opcode == BERTH_OP_GET_INTO ||
+           op->opcode == BERTH_OP_GET_RANGE || op->opcode == BERTH_OP_PULL || op->opcode == BERTH_OP_CANCEL;
 }
 void queue_run(struct berth_queue *q, struct berth_op *op);
+/* Under the lock: asks the node to end every pull of this queue; each still completes. */
+void queue_cancel_pulls(struct berth_queue *q);
 /* Under the lock: the operation has its result. */
 void queue_complete(struct berth_queue *q, struct berth_op *op, long result);
 /* Under the lock: every queue's descriptor watches the new socket instead of the old one. */

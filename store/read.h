@@ -25,6 +25,21 @@ bool read_there(struct berth *b, struct client_thread *t, const struct berth_key
 void read_peek_batch(struct berth *b, struct client_thread *t, const struct berth_key *keys, uint32_t n,
                      uint8_t *present);
 
+/* What get, get_into and get_range begin with: 0, or the error recorded. out: where the result goes. */
+int read_check_get(const struct berth *b, const struct berth_key *key, const void *out, unsigned flags);
+/* Pins and accepts one key, waiting for it where flags say so, counted and touched: 0, or the error recorded. */
+int read_pin(struct berth *b, struct client_thread *t, const struct berth_key *key, unsigned flags, int64_t deadline,
+             struct found *f);
+
+/* A set of segments. */
+struct read_segments {
+    uint64_t bits[SEGMENTS_MAX / 64];
+};
+
+/* Whether the payload under a pin is what was sealed: those of its segments that `some` has, or all (NULL); where it
+ * has none, all of it. */
+bool read_whole(const struct berth *b, const struct slot_header *h, const struct read_segments *some);
+
 static inline const uint8_t *read_payload(const struct berth *b, const struct slot_header *h)
 {
     return b->pool + (uint64_t)h->page * PAGE_BYTES;

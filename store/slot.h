@@ -44,4 +44,40 @@ static inline void slot_store(struct slot_header *h, uint64_t gen, enum slot_sta
     atomic_store_explicit(&h->word, slot_word(gen, state), memory_order_seq_cst);
 }
 
+/* ---- segments and cells ---- */
+
+static inline uint32_t slot_key_size(const struct slot_header *h)
+{
+    return h->key_size & ~KEY_SPLIT;
+}
+
+/* log2 of the segment size; 0: one segment, without a checksum of its own. */
+static inline uint32_t slot_segment(const struct slot_header *h)
+{
+    return h->tier_segment & 63u;
+}
+
+/* Whether objects of this size can have such segments. */
+static inline bool segments_possible(uint64_t size, uint32_t shift)
+{
+    return shift >= SEGMENT_SHIFT_MIN && shift <= SEGMENT_SHIFT_MAX && size <= (uint64_t)SEGMENTS_MAX << shift;
+}
+
+/* Segments of an object, the last one may be shorter; 0 where shift is. */
+static inline uint32_t segments_of(uint64_t size, uint32_t shift)
+{
+    return shift ? (uint32_t)((size + (UINT64_C(1) << shift) - 1) >> shift) : 0;
+}
+
+/* Cells of tails that the rest of a key takes: of one that fits the header none, unless segments need `tail`. */
+static inline uint32_t cells_of_key(uint32_t key_size, uint32_t segments)
+{
+    return key_size > (segments ? KEY_HEAD : KEY_INLINE) ? (key_size - KEY_HEAD + TAIL_CELL - 1) / TAIL_CELL : 0;
+}
+
+static inline uint32_t cells_of_segments(uint32_t segments)
+{
+    return (segments * (uint32_t)sizeof(uint64_t) + TAIL_CELL - 1) / TAIL_CELL;
+}
+
 #endif

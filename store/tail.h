@@ -1,6 +1,7 @@
-/* tail.h: 64-byte cells for what doesn't fit a slot header: the rest of keys above 70 bytes, later segment checksums.
+/* tail.h: 64-byte cells for what doesn't fit a slot header: the rest of keys above 70 bytes, checksums of
+ * segments.
  *
- * Runs of 1 to 128 cells by size class (powers of two not needed: a run is exactly the cells asked for), private
+ * Runs of 1 to 136 cells (a run is exactly the cells asked for: 7 of a key and 128 of segments at the most), private
  * bookkeeping, so a restart rebuilds it from the headers that name cells. Part of the deterministic core.
  */
 #ifndef BERTH_STORE_TAIL_H
@@ -9,7 +10,7 @@
 #include <stdint.h>
 
 #define TAIL_NONE UINT32_MAX
-#define TAIL_RUN_MAX 128u
+#define TAIL_RUN_MAX 136u
 
 struct tails;
 

@@ -186,6 +186,8 @@ int cli_exit_code(int error)
 {
     switch (error) {
     case -ENOENT:
+    case BERTH_EABORTED:
+    case BERTH_EDIED:
         return CLI_NOT_FOUND;
     case BERTH_ENODE:
     case BERTH_EUNKNOWN:
@@ -208,10 +210,12 @@ int cli_exit_code(int error)
     case -EACCES:
     case -EPERM:
     case -EBUSY:
+    case -EAGAIN:
         return CLI_REFUSED;
     case -ETIMEDOUT:
         return CLI_TIMED_OUT;
     case -EINVAL:
+    case -ERANGE:
     case -EOPNOTSUPP:
         return CLI_USAGE;
     default:

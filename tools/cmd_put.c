@@ -16,6 +16,7 @@ const struct cli_option put_options[] = {
     {"priority", 0, "N", "0 to 255, more is kept longer"},
     {"ttl", 0, "DURATION", "may be evicted first after this time"},
     {"parent", 0, "KEY", "the object before this one in its prefix"},
+    {"segment", 0, "SIZE", "checksums for parts of this size: a power of two, 4 KiB or more, 1,024 parts at most"},
     {"wait", 'w', "DURATION", "how long to wait for room"},
     {0},
 };
@@ -51,6 +52,11 @@ static int set(void *arg, const char *name, const char *value)
         if (!rc && s > UINT32_MAX)
             rc = cli_usage("--ttl: '%s' is too long", value);
         p->opts.ttl_s = (uint32_t)s;
+    } else if (!strcmp(name, "segment")) {
+        rc = cli_size("--segment", value, &n);
+        if (!rc && (n < BERTH_SEGMENT_MIN || n > BERTH_OBJECT_MAX || (n & (n - 1))))
+            rc = cli_usage("--segment: '%s' is no power of two from 4KiB to 1GiB", value);
+        p->opts.segment = (uint32_t)n;
     } else if (!strcmp(name, "parent")) {
         rc = cli_key(value, &p->parent);
     } else if (!strcmp(name, "wait")) {

@@ -31,9 +31,9 @@ static json_t *detail(const struct berth_stat *st)
         json_array_append_new(holds,
                               json_pack("{s:s, s:I}", "label", label, "ttl_ns", (json_int_t)st->holds[i].ttl_ns));
     }
-    return json_pack("{s:I, s:I, s:o, s:o, s:o, s:I, s:I, s:I, s:i, s:i, s:I, s:I, s:I, s:o}", "size",
-                     (json_int_t)st->size, "slot_bytes", (json_int_t)st->slot_bytes, "version",
-                     cli_json_version(st->version), "checksum", cli_json_hex(st->checksum), "lineage",
+    return json_pack("{s:I, s:I, s:I, s:o, s:o, s:o, s:I, s:I, s:I, s:i, s:i, s:I, s:I, s:I, s:o}", "size",
+                     (json_int_t)st->size, "segment", (json_int_t)st->segment, "slot_bytes", (json_int_t)st->slot_bytes,
+                     "version", cli_json_version(st->version), "checksum", cli_json_hex(st->checksum), "lineage",
                      cli_json_hex(st->lineage), "created_us", (json_int_t)st->created_us, "slot", (json_int_t)st->slot,
                      "generation", (json_int_t)st->generation, "priority", st->priority, "tier", st->tier, "ttl_s",
                      (json_int_t)st->ttl_s, "namespace_id", (json_int_t)st->ns, "n_holds", (json_int_t)st->n_holds,
@@ -56,10 +56,13 @@ static void print_holds(const struct berth_stat *st)
 
 static void print(const struct cli_key *key, const struct berth_stat *st)
 {
-    char size[24], slot[24], when[32];
+    char size[24], slot[24], segment[24], when[32];
     printf("%s\n", key->text);
     printf("  size        %" PRIu64 " (%s), takes %s\n", st->size, cli_bytes(size, st->size),
            cli_bytes(slot, st->slot_bytes));
+    if (st->segment)
+        printf("  segments    %" PRIu64 " of %s\n", (st->size + st->segment - 1) / st->segment,
+               cli_bytes(segment, st->segment));
     printf("  version     %" PRIu64 ":%" PRIu64 "\n", st->version.counter, st->version.region);
     printf("  checksum    0x%016" PRIx64 "\n", st->checksum);
     printf("  lineage     0x%016" PRIx64 "\n", st->lineage);

@@ -202,6 +202,7 @@ int peers_open(struct peers **out, struct server *s, char *why, size_t why_size)
     }
     p->server = s;
     p->strangers_told = INT64_MIN / 2;
+    p->strangers_due = INT64_MAX;
     TAILQ_INIT(&p->links);
     snprintf(why, why_size, "no memory for the peers");
     e = make_members(p, &s->settings);
@@ -245,7 +246,9 @@ static void tell_strangers(struct peers *p, int64_t now)
     struct transport_stats st;
     p->transport->stats(p->context, &st);
     uint64_t n = st.strangers + st.protocol + st.crowded_out;
-    if (n == p->strangers || now - p->strangers_told < STRANGERS_NS)
+    bool early = now - p->strangers_told < STRANGERS_NS;
+    p->strangers_due = n != p->strangers && early ? p->strangers_told + STRANGERS_NS : INT64_MAX;
+    if (n == p->strangers || early)
         return;
     log_event(
         LOG_WARNING,
@@ -280,12 +283,12 @@ bool peers_turn(struct peers *p)
     if (p->readable) {
         int rc = p->transport->turn(p->context);
         p->readable = rc > 0;
-        tell_strangers(p, now);
         if (rc < 0 && !p->broken) {
             log_event(LOG_ERROR, "the transport to peers does not work any more: %s", strerror(-rc));
             p->broken = true;
         }
     }
+    tell_strangers(p, now);
     tell_seen(p);
     now = peers_mono(p);
     links_turn(p, now);
@@ -306,7 +309,7 @@ int64_t peers_timer(const struct peers *p)
     if (!p)
         return INT64_MAX;
     int64_t parts = sooner(home_part_timer(p), sooner(serve_part_timer(p), pull_part_timer(p)));
-    return sooner(parts, links_timer(p));
+    return sooner(parts, sooner(p->strangers_due, links_timer(p)));
 }
 
 bool peers_busy(const struct peers *p)

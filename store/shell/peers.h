@@ -1,6 +1,7 @@
 /* peers.h: what makes a node one of several: the member list, the connections, and the parts that talk over them.
  *
- * All on the node's thread. NULL stands for a node without peers everywhere here: then nothing is done and nothing costs.
+ * All on the node's thread. NULL stands for a node without peers everywhere here: then nothing is done and nothing
+ * costs.
  */
 #ifndef BERTH_SHELL_PEERS_H
 #define BERTH_SHELL_PEERS_H
@@ -19,8 +20,8 @@ struct server;
 /* Whether the settings ask for peers at all: an address to listen on, or a member list. */
 bool peers_wanted(const struct server *s);
 
-/* After recovery, before clients are listened for. Listens, and begins to connect; *out is NULL where nothing is wanted.
- * 0; -EINVAL, -EADDRINUSE, -EADDRNOTAVAIL, -EHOSTUNREACH, -EACCES, -EMFILE, -ENOMEM, with a sentence in why. */
+/* After recovery, before clients are listened for. Listens, and begins to connect; *out is NULL where nothing is
+ * wanted. 0; -EINVAL, -EADDRINUSE, -EADDRNOTAVAIL, -EHOSTUNREACH, -EACCES, -EMFILE, -ENOMEM, with a sentence in why. */
 int peers_open(struct peers **out, struct server *s, char *why, size_t why_size);
 
 /* One pass: what has come, what is due, and what has been queued is sent. True: there was work. Not from dispatch. */
@@ -32,6 +33,16 @@ bool peers_busy(const struct peers *p);
 
 /* A command of the node core that is the peers': LEASED, RENEWED, RECALL, PUBLISHED, SERVE. Called from dispatch. */
 void peers_command(struct peers *p, const struct node_command *c);
+
+/* An answer of the core to its session NODE_PULLER. Called from dispatch. */
+void peers_reply(struct peers *p, const struct msg_reply *r);
+struct session;
+/* PULL and CANCEL of a client: answered by session_reply, without peers at once: nothing is known of any key. Called
+ * from dispatch. */
+void peers_pull(struct peers *p, struct session *from, const struct msg_pull *m);
+void peers_cancel_pull(struct peers *p, struct session *from, const struct msg_cancel *m);
+/* Nobody waits for its pulls any more: they end, without an answer. From anywhere on the node's thread. */
+void peers_session_gone(struct peers *p, uint64_t session);
 
 /* GOODBYE to everybody, and no new connection. Once, before EV_STOP. */
 void peers_stop(struct peers *p);

@@ -1,8 +1,8 @@
 /* peers_dial.c: which links there are: connecting, who is let in, ups and downs of members, the transport's events.
  *
  * Of two members the one that sorts lower connects, so that there is one link and no race between two. It tries again
- * for ever, each time later, up to PEERS_BACKOFF_MAX_NS. A name is resolved on a thread of libuv's pool: the resolver may
- * take many seconds, and does so for nobody but that member (and for a node that is to stop meanwhile).
+ * for ever, each time later, up to PEERS_BACKOFF_MAX_NS. A name is resolved on a thread of libuv's pool: the resolver
+ * may take many seconds, and does so for nobody but that member (and for a node that is to stop meanwhile).
  */
 #include "store/shell/peers_internal.h"
 

@@ -1,5 +1,6 @@
 /* peers_home.c: the home's table, questions to it, and this node's publications. */
 #include "store/shell/peers_internal.h"
+#include "replication/pull.h"
 
 #include <errno.h>
 
@@ -52,4 +53,22 @@ void home_part_down(struct peers *p, uint16_t number, uint32_t serial, int32_t s
 void home_part_command(struct peers *p, const struct node_command *c)
 {
     (void)p, (void)c;
+}
+
+uint32_t home_part_homes(struct peers *p, const struct key_ref *key, uint64_t route, uint16_t *out, uint32_t max)
+{
+    struct home_key k = {.data = key->data, .size = key->size, .space = key->ns, .route = route};
+    uint16_t all[HOMES_MAX];
+    uint32_t n = rendezvous_homes(p->homes, rendezvous_place(&k), all);
+    n = n < max ? n : max;
+    for (uint32_t i = 0; i < n; i++)
+        out[i] = all[i];
+    return n;
+}
+
+int home_part_ask_self(struct peers *p, const struct pull_key *keys, uint32_t n, uint32_t flags,
+                       struct pull_answer *out)
+{
+    (void)p, (void)keys, (void)n, (void)flags, (void)out;
+    return -1;
 }

@@ -10,11 +10,12 @@
  *
  * Everything runs on the node's thread. Two contexts:
  *   turn      transport callbacks, requests, answers, X_part_up/down/turn: anything may be called, dispatch() too
- *   dispatch  X_part_command, which the core's commands lead to: dispatch() may not be called (keep it for the turn, and
- *             set p->again); link_answer, link_tell and link_ask may. They call nothing back.
+ *   dispatch  X_part_command, which the core's commands lead to: dispatch() may not be called (keep it for the turn
+ *             and set p->again); link_answer, link_tell and link_ask may. They call nothing back.
  *
  * Members are numbered by their place in the list sorted by name (byte by byte), the same on all nodes. A remote client
- * that is no member has a link all the same, with a number from PEERS_CLIENTS on that is its own as long as it is there.
+ * that is no member has a link all the same, with a number from PEERS_CLIENTS on that is its own as long as it is
+ * there.
  */
 #ifndef BERTH_SHELL_PEERS_INTERNAL_H
 #define BERTH_SHELL_PEERS_INTERNAL_H
@@ -39,7 +40,8 @@
 struct link;
 
 /* The outcome of link_ask. 0 or the answer's own status, with message and its items; or without them (message NULL):
- * -ETIMEDOUT, -ECONNRESET, BERTH_ENODE, -EOPNOTSUPP. The message's bytes are there during the call only. Turn context. */
+ * -ETIMEDOUT, -ECONNRESET, BERTH_ENODE, -EOPNOTSUPP. The message's bytes are there during the call only. Turn
+ * context. */
 typedef void peers_answer_fn(void *arg, int32_t status, const struct wire_message *message, struct wire_reader *items);
 
 enum member_state {
@@ -103,7 +105,7 @@ struct link {
 TAILQ_HEAD(link_list, link);
 
 struct home_part;
-struct pull_part;
+struct taking;
 struct serve_part;
 
 struct peers {
@@ -127,10 +129,11 @@ struct peers {
     struct transport_stats last; /* when strangers were told of */
     uint64_t strangers;
     int64_t strangers_told;          /* CLOCK_MONOTONIC ns */
+    int64_t strangers_due;           /* .. when the next line may be written; INT64_MAX: none is due */
     char refused[TRANSPORT_WHY_MAX]; /* what the log was told last of connections that were not let in .. */
     int64_t refused_at;              /* .. when */
     struct home_part *home;
-    struct pull_part *pull;
+    struct taking *pull;
     struct serve_part *serve;
     uint8_t buffer[WIRE_MESSAGE_MAX]; /* to encode a message in, for the next link_ask, link_answer or link_tell */
 };
@@ -177,15 +180,25 @@ peers_request_fn serve_part_lease, serve_part_renew, serve_part_release, serve_p
 peers_request_fn home_part_ask, home_part_publish;
 peers_request_fn pull_part_recall;
 
-/* A member or client has come up, with another incarnation or not, or has gone. After down, every link_ask of it has had
- * its `done`, every transfer its `complete`, every serve its `served`. down comes for each up. status: BERTH_ENODE it
- * stopped or says nothing, -ECONNRESET, -EPROTO, 0 this node stops. Turn context. */
+/* A member or client has come up, with another incarnation or not, or has gone. After down, every link_ask of it has
+ * had its `done`, every transfer its `complete`, every serve its `served`. down comes for each up. status:
+ * BERTH_ENODE it stopped or says nothing, -ECONNRESET, -EPROTO, 0 this node stops. Turn context. */
 void peers_up(struct peers *p, uint16_t number, const struct peer_identity *other);
 void peers_down(struct peers *p, uint16_t number, uint32_t serial, int32_t status);
 
 /* Each part. open: members, homes and identity are there, no link is. 0 or a negative errno with a sentence. close: no
- * link is any more; parts that were not opened are passed over. timer: when turn is wanted, CLOCK_MONOTONIC ns, INT64_MAX:
- * not. turn: at the end of each turn of the peers, whatever the reason. command: dispatch context. up, down: as above. */
+ * link is any more; parts that were not opened are passed over. timer: when turn is wanted, CLOCK_MONOTONIC ns,
+ * INT64_MAX: not. turn: at the end of each turn of the peers, whatever the reason. command: dispatch context. up,
+ * down: as above. */
+/* The homes of a key, best first, at most max: how many. route 0: the key's own hash decides. */
+uint32_t home_part_homes(struct peers *p, const struct key_ref *key, uint64_t route, uint16_t *out, uint32_t max);
+struct pull_key;
+struct pull_answer;
+/* What this node's own table says of keys that it is a home of. flags: enum pull_ask_flags. out has room for n; what
+ * its `missing` point to stands until the next call. 0, or a negative error: nothing is known. */
+int home_part_ask_self(struct peers *p, const struct pull_key *keys, uint32_t n, uint32_t flags,
+                       struct pull_answer *out);
+
 int home_part_open(struct peers *p, char *why, size_t why_size);
 void home_part_close(struct peers *p);
 int64_t home_part_timer(const struct peers *p);

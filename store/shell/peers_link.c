@@ -140,7 +140,8 @@ static void on_close(struct link *l, const struct peer_command *c)
     if (!*l->why && c->text)
         snprintf(l->why, sizeof l->why, "%s", c->text);
     l->closing = true;
-    /* The transport resets: what has just been said would be lost. So whoever it was said to hangs up, or time is up. */
+    /* The transport resets: what has just been said would be lost. So whoever it was said to hangs up, or time is up.
+     * */
     l->linger = l->said && l->connection ? l->peers_now + PEERS_LINGER_NS : l->peers_now;
     l->peers->again = true;
 }

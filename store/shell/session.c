@@ -4,6 +4,7 @@
 #include "store/shell/dispatch.h"
 #include "store/shell/liveness.h"
 #include "store/shell/log.h"
+#include "store/shell/peers.h"
 #include "store/shell/watch.h"
 
 #include <errno.h>
@@ -153,6 +154,7 @@ void session_connect(struct session *c, struct ring_shared *ring, int wake_fd)
 
 void session_disconnect(struct session *c)
 {
+    peers_session_gone(c->server->peers, c->id);
     watch_drop(&c->socket_watch);
     watch_drop(&c->bell_watch);
     close_fd(&c->socket_fd);
@@ -215,14 +217,21 @@ static int reply_fits(const struct session *c, uint32_t n)
     return used + c->owed_bytes + n + pad <= c->replies.size;
 }
 
-static struct owed *owed_slot(struct session *c, uint64_t id)
+_Static_assert(RING_REPLY_BYTES / RING_ALIGN / 2 <= OWED_SLOTS / 2, "a reply takes two units at least");
+
+/* By id, open addressing: one that waits long is in nobody's way. The place of this id, or the free one where it would
+ * stand. */
+static uint32_t owed_place(const struct session *c, uint64_t id)
 {
-    return &c->owed[id & (OWED_SLOTS - 1)];
+    uint32_t i = id & (OWED_SLOTS - 1);
+    while (c->owed[i].bytes && c->owed[i].id != id)
+        i = (i + 1) & (OWED_SLOTS - 1);
+    return i;
 }
 
 static void owed_add(struct session *c, uint64_t id, uint32_t bytes)
 {
-    *owed_slot(c, id) = (struct owed){.id = id, .bytes = bytes};
+    c->owed[owed_place(c, id)] = (struct owed){.id = id, .bytes = bytes};
     c->owed_bytes += bytes;
     c->owed_count++;
     if (bytes > c->owed_largest)
@@ -231,22 +240,30 @@ static void owed_add(struct session *c, uint64_t id, uint32_t bytes)
 
 static bool owed_settle(struct session *c, uint64_t id)
 {
-    struct owed *o = owed_slot(c, id);
-    if (!o->bytes || o->id != id)
+    uint32_t i = owed_place(c, id);
+    if (!c->owed[i].bytes)
         return false;
-    c->owed_bytes -= o->bytes;
-    o->bytes = 0;
+    c->owed_bytes -= c->owed[i].bytes;
     if (--c->owed_count == 0)
         c->owed_largest = 0;
+    /* Whoever was placed past the hole must still be found: moved back, unless its home lies behind the hole. */
+    for (uint32_t k = (i + 1) & (OWED_SLOTS - 1); c->owed[k].bytes; k = (k + 1) & (OWED_SLOTS - 1)) {
+        uint32_t home = c->owed[k].id & (OWED_SLOTS - 1);
+        if (((k - home) & (OWED_SLOTS - 1)) >= ((k - i) & (OWED_SLOTS - 1))) {
+            c->owed[i] = c->owed[k];
+            i = k;
+        }
+    }
+    c->owed[i].bytes = 0;
     return true;
 }
 
-/* Whether the pending message can be handed over now: 1, 0, -EPROTO. Of two ids that are OWED_SLOTS apart the second
- * waits until the first is answered. */
+/* Whether the pending message can be handed over now: 1, 0, -EPROTO. Of two with one id the second waits until the
+ * first is answered. */
 static int pending_can_go(struct session *c)
 {
     const struct msg_head *m = (const struct msg_head *)c->message;
-    return owed_slot(c, m->id)->bytes ? 0 : reply_fits(c, c->pending_reply);
+    return c->owed[owed_place(c, m->id)].bytes ? 0 : reply_fits(c, c->pending_reply);
 }
 
 /* A whole, checked message in c->message: 1; none or no room for its reply now: 0; a broken ring: -EPROTO. */

@@ -5,6 +5,31 @@
 
 #define SIZE_UNITS "write bytes, or a number with K M G T, KiB MiB GiB TiB (binary) or KB MB GB TB (decimal)"
 
+static const char *peering_units(unsigned index, bool range)
+{
+    switch (index) {
+    case SET_NAME:
+    case SET_CLUSTER:
+        return "a name has 1 to 63 of the characters a-z A-Z 0-9 . _ -";
+    case SET_LISTEN:
+        return range ? "0.0.0.0 and :: are no address of this node: there is no authentication yet: name one interface"
+                     : "write off or tcp://HOST:PORT, with [] around an IPv6 address";
+    case SET_PEER_TRUST:
+        return "write host or network";
+    case SET_PEERS:
+        return range ? "there are at most 128 members, each name once, with a weight from 1 to 65535"
+                     : "write none, or NAME=tcp://HOST:PORT, with *WEIGHT behind it or not, several joined by commas";
+    case SET_HOMES:
+        return "write 1, 2 or 3";
+    case SET_LEASE:
+        return range ? "it must be 100ms to 30s" : "that is no duration: write a number with ns, us, ms, s, m or h";
+    case SET_VERIFY:
+        return "write always, 1/N with N up to 1000000000, or lease";
+    default:
+        return "there is no such setting";
+    }
+}
+
 const char *value_units(unsigned index, int error)
 {
     bool range = error == -ERANGE;
@@ -47,25 +72,7 @@ const char *value_units(unsigned index, int error)
         return "write error, warning, info or debug";
     case SET_LOG_FORMAT:
         return "write text or json";
-    case SET_NAME:
-    case SET_CLUSTER:
-        return "a name has 1 to 63 of the characters a-z A-Z 0-9 . _ -";
-    case SET_LISTEN:
-        return range ? "0.0.0.0 and :: are no address of this node: there is no authentication yet: name one interface"
-                     : "write off or tcp://HOST:PORT, with [] around an IPv6 address";
-    case SET_PEER_TRUST:
-        return "write host or network";
-    case SET_PEERS:
-        return range ? "there are at most 128 members, each name once, with a weight from 1 to 65535"
-                     : "write none, or NAME=tcp://HOST:PORT, with *WEIGHT behind it or not, several joined by commas";
-    case SET_HOMES:
-        return "write 1, 2 or 3";
-    case SET_LEASE:
-        return range ? "it must be 100ms to 30s" : "that is no duration: write a number with ns, us, ms, s, m or h";
-    case SET_VERIFY:
-        return "write always, 1/N with N up to 1000000000, or lease";
-    case SETTINGS:
-        break;
+    default:
+        return peering_units(index, range);
     }
-    return "there is no such setting";
 }

@@ -279,6 +279,33 @@ static int parse_objects(const char *text, uint64_t *out)
     return 0;
 }
 
+/* What makes the node one of several. */
+static int parse_peering(struct settings *s, unsigned index, const char *text)
+{
+    switch (index) {
+    case SET_NAME:
+        return parse_node_name(text, s->name, sizeof s->name);
+    case SET_CLUSTER:
+        return parse_node_name(text, s->cluster, sizeof s->cluster);
+    case SET_LISTEN:
+        return parse_listen(text, s->listen, sizeof s->listen);
+    case SET_PEER_TRUST:
+        return parse_choice(trust_names, text, &s->peer_trust);
+    case SET_PEERS:
+        return parse_peers(s, text);
+    case SET_HOMES:
+        return parse_range(text, 1, 3, &s->homes);
+    case SET_LEASE:
+        return parse_lease(text, &s->lease_ns);
+    case SET_LEASE_QUOTA:
+        return check_share(text);
+    case SET_VERIFY:
+        return parse_verify(text, &s->verify);
+    default:
+        return -EINVAL;
+    }
+}
+
 int value_parse(struct settings *s, unsigned index, const char *text)
 {
     switch ((enum setting_index)index) {
@@ -320,28 +347,9 @@ int value_parse(struct settings *s, unsigned index, const char *text)
         return parse_choice(level_names, text, &s->log_level);
     case SET_LOG_FORMAT:
         return parse_choice(format_names, text, &s->log_format);
-    case SET_NAME:
-        return parse_node_name(text, s->name, sizeof s->name);
-    case SET_CLUSTER:
-        return parse_node_name(text, s->cluster, sizeof s->cluster);
-    case SET_LISTEN:
-        return parse_listen(text, s->listen, sizeof s->listen);
-    case SET_PEER_TRUST:
-        return parse_choice(trust_names, text, &s->peer_trust);
-    case SET_PEERS:
-        return parse_peers(s, text);
-    case SET_HOMES:
-        return parse_range(text, 1, 3, &s->homes);
-    case SET_LEASE:
-        return parse_lease(text, &s->lease_ns);
-    case SET_LEASE_QUOTA:
-        return check_share(text);
-    case SET_VERIFY:
-        return parse_verify(text, &s->verify);
-    case SETTINGS:
-        break;
+    default:
+        return parse_peering(s, index, text);
     }
-    return -EINVAL;
 }
 
 /* ---- showing ---- */

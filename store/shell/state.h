@@ -21,7 +21,7 @@
 #define GUEST_PATIENCE_NS 5000000000LL
 #define SESSION_BLOCK 1024u /* ids reserved in the index at a time: a crash never gives one out twice */
 #define SESSION_TURN 64u    /* messages of one session in a pass */
-#define OWED_SLOTS 2048u    /* requests of a session that may wait for their replies; a power of two */
+#define OWED_SLOTS 4096u    /* twice the requests of a session whose replies the ring has room for; a power of two */
 #define HOUSEKEEPING_MS 2000u
 #define LOOK_MS 1000u /* how often sessions without a connection are looked at */
 

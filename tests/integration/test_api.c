@@ -92,9 +92,9 @@ static void arguments_are_checked(void **state)
     assert_int_equal(berth_get(embedded, key, NULL, 0, 0), -EINVAL);
     assert_int_equal(berth_get(NULL, key, &v, 0, 0), -EINVAL);
     assert_int_equal(berth_get(embedded, key, &v, 1u << 9, 0), -EINVAL);
-    assert_int_equal(berth_get(embedded, key, &v, BERTH_WAIT, 0), -EOPNOTSUPP);
-    assert_int_equal(berth_get(embedded, key, &v, BERTH_FRESH, 0), -EOPNOTSUPP);
-    assert_int_equal(berth_prefix(embedded, &key, 1, &v, BERTH_FRESH, 0), -EOPNOTSUPP);
+    assert_int_equal(berth_get(embedded, key, &v, BERTH_PEERS, 0), -ETIMEDOUT);
+    assert_int_equal(berth_get(embedded, key, &v, BERTH_FRESH, 0), -EINVAL);
+    assert_int_equal(berth_prefix(embedded, &key, 1, &v, BERTH_FRESH, 0), -EINVAL);
     assert_int_equal(berth_prefix(embedded, &none, 1, &v, 0, 0), -EINVAL);
     assert_int_equal(berth_get_many(embedded, &key, 65537, &v, 0, 0), -EINVAL);
     assert_int_equal(berth_prefix(embedded, NULL, 0, NULL, 0, 0), 0);
@@ -102,10 +102,10 @@ static void arguments_are_checked(void **state)
     assert_int_equal(berth_put(embedded, key, NULL, 1, NULL), -EINVAL);
     struct berth_put_opts o = {.size = sizeof o - 1};
     assert_int_equal(berth_put(embedded, key, "x", 1, &o), -EINVAL);
-    o = (struct berth_put_opts){.size = sizeof o, .flags = 1};
+    o = (struct berth_put_opts){.size = sizeof o, .flags = BERTH_JOIN}; /* a create's */
     assert_int_equal(berth_put(embedded, key, "x", 1, &o), -EINVAL);
-    o = (struct berth_put_opts){.size = sizeof o, .segment = 4096};
-    assert_int_equal(berth_put(embedded, key, "x", 1, &o), -EOPNOTSUPP);
+    o = (struct berth_put_opts){.size = sizeof o, .segment = 4097};
+    assert_int_equal(berth_put(embedded, key, "x", 1, &o), -EINVAL);
     assert_int_equal(berth_put(embedded, key, "x", (size_t)1 << 40, NULL), -E2BIG);
     struct berth_error_info e;
     berth_error(embedded, &e);

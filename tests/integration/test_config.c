@@ -19,11 +19,12 @@
 #define FILES 200u
 #define WALL_S 5 /* on a busy machine fewer files do */
 
-static const char whole[] =
-    "; a node\n[node]\npool = 64MiB\nhigh = 95%\nlow = 90%\nclass = 96KiB,1.5MiB\n"
-    "draft-quota = 10%\npin-quota = 1GiB\nmode = 0640\nquarantine = 250ms\nlock = auto\n"
-    "socket = /tmp/berth-config.sock\nregion = /dev/shm/berth-config\nmetrics = 127.0.0.1:0\n"
-    "log-level = debug\n[namespace models]\nreplaceable = yes\n[namespace x.y_z-1]\nreplaceable = no\n";
+static const char whole[] = "; a node\n[node]\npool = 64MiB\nhigh = 95%\nlow = 90%\nclass = 96KiB,1.5MiB\n"
+                            "draft-quota = 10%\npin-quota = 1GiB\nmode = 0640\nquarantine = 250ms\nlock = auto\n"
+                            "socket = /tmp/berth-config.sock\nregion = /dev/shm/berth-config\nmetrics = 127.0.0.1:0\n"
+                            "log-level = debug\nname = a\nhomes = 2\nlease = 2s\nlease-quota = 25%\nverify = 1/8\n"
+                            "[peers]\na = tcp://127.0.0.1:7401\nb-2.x = tcp://[::1]:7402 3\n[namespace "
+                            "models]\nreplaceable = yes\n[namespace x.y_z-1]\nreplaceable = no\n";
 static char path[64];
 
 static size_t mutate(char *text, size_t n, size_t room)

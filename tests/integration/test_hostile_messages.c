@@ -130,6 +130,102 @@ static void test_tokens_used_wrongly(void **unused)
     hostile_gone();
 }
 
+/* ---- segments, waits ---- */
+
+static int try_sums(struct hand *h, struct msg_token t, uint32_t n)
+{
+    struct msg_sums *m = (struct msg_sums *)message;
+    *m = (struct msg_sums){.head = {.op = MSG_SUMS}, .token = t, .count = n};
+    memset(m + 1, 'x', n * sizeof(uint64_t));
+    return ask(h, m, sizeof *m + n * sizeof(uint64_t));
+}
+
+static int try_segments(struct hand *h, const char *key, uint32_t size, uint8_t shift)
+{
+    struct msg_create *m = (struct msg_create *)message;
+    *m = (struct msg_create){.head = {.op = MSG_CREATE}, .object = {.size = size, .key_size = 4, .segment = shift}};
+    memcpy(m + 1, key, 4);
+    return ask(h, m, sizeof *m + 4);
+}
+
+/* Lists for what is not one's own, has no segments, or has others; and seals that they do not prove. */
+static void test_segments_of_others(void **unused)
+{
+    (void)unused;
+    struct hand mine, theirs;
+    hand_attach(&mine);
+    hand_attach(&theirs);
+    assert_int_equal(try_segments(&theirs, "segs", 10000, 12), 0);
+    struct msg_token t = first_token(), grant = granted(&mine);
+    struct msg_token bad[] = {t, grant, t, t, {0}};
+    bad[2].gen++;
+    bad[3].slot = UINT32_MAX;
+    for (unsigned i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        assert_int_equal(try_sums(&mine, bad[i], 3), BERTH_ESTALE);
+    }
+    assert_int_equal(try_sums(&theirs, t, 0), -EINVAL);
+    assert_int_equal(try_sums(&theirs, t, 2), -EINVAL);
+    assert_int_equal(try_sums(&theirs, t, SEGMENTS_MAX), -EINVAL);
+    assert_int_equal(try_sums(&theirs, t, SEGMENTS_MAX + 1), -EINVAL);
+    assert_int_equal(try_sums(&theirs, t, 3), 0);
+    assert_int_equal(try_seal(&theirs, t, t, 1, 0), BERTH_ECORRUPT);
+    static const uint8_t shifts[] = {1, 11, 31, 63, 255};
+    for (unsigned i = 0; i < sizeof shifts; i++) {
+        assert_int_equal(try_segments(&mine, "none", 10000, shifts[i]), -EINVAL);
+    }
+    assert_int_equal(try_segments(&mine, "many", (SEGMENTS_MAX << 12) + 1, 12), -EINVAL);
+    hand_close(&theirs);
+    hand_close(&mine);
+    hostile_gone();
+}
+
+static uint32_t wait_message(uint32_t first, uint32_t count)
+{
+    struct msg_wait *m = (struct msg_wait *)message;
+    uint8_t *at = (uint8_t *)(m + 1);
+    *m = (struct msg_wait){.head = {.op = MSG_WAIT, .deadline = INT64_MAX}, .count = count};
+    for (uint32_t i = 0; i < count; i++) {
+        struct msg_wait_key k = {.key_size = 8};
+        uint64_t key = first + i;
+        memcpy(at, &k, sizeof k);
+        memcpy(at + sizeof k, &key, 8);
+        at += sizeof k + 8;
+    }
+    return m->head.bytes = (uint32_t)(at - message);
+}
+
+/* As many waits as a session may have: it is refused more, others are not, and their end is the session's. */
+static void test_waits_without_end(void **unused)
+{
+    (void)unused;
+    struct hand h[2];
+    struct ring_end out, in;
+    uint32_t refused = 0, sent = 0;
+    hand_attach(&h[0]);
+    ring_request_producer(&out, h[0].ring);
+    ring_reply_consumer(&in, h[0].ring);
+    for (int64_t end = hostile_now() + 20000000000; refused < 10 && hostile_now() < end;) {
+        uint32_t bytes = wait_message(sent * 64, sent % 64 + 1);
+        ((struct msg_head *)message)->id = sent + 1;
+        sent += ring_push(&out, message, bytes) == 0;
+        hostile_bell(&h[0]);
+        while (ring_pop(&in, reply) > 0) {
+            assert_int_equal(((struct msg_reply *)reply)->status, -EAGAIN);
+            refused++;
+        }
+    }
+    assert_true(refused >= 10);
+    assert_true(sent >= 256);
+    bystander_works();
+    hand_attach(&h[1]);
+    uint32_t bytes = wait_message(0, MSG_WAIT_KEYS);
+    ((struct msg_head *)message)->deadline = 0;
+    assert_int_equal(ask(&h[1], message, bytes), 0);
+    hand_close(&h[1]);
+    hand_close(&h[0]);
+    hostile_gone();
+}
+
 /* ---- messages that say too much ---- */
 
 static void test_messages_out_of_range(void **unused)
@@ -175,13 +271,22 @@ static uint32_t n_known;
 static uint32_t body(uint16_t op, uint16_t key, uint32_t n)
 {
     struct msg_object object = {.size = draw_below(60000), .key_size = key};
+    object.segment = (uint8_t)(draw_below(4) ? 0 : draw_below(8) ? 12 + draw_below(4) : draw_below(256));
+    uint32_t sums = object.segment < 32 ? segments_of(object.size, object.segment) * 8 : 0;
     switch (op) {
     case MSG_GRANT:
         return BODY(msg_grant, 0, .size = object.size, .count = n);
     case MSG_PUT:
-        return BODY(msg_put, key, .object = object, .want = n - 1, .token = known[draw_below(TOKENS)]);
+        return BODY(msg_put, key + sums, .object = object, .want = n - 1, .token = known[draw_below(TOKENS)]);
     case MSG_CREATE:
         return BODY(msg_create, key, .object = object);
+    case MSG_SUMS:
+        return BODY(msg_sums, n * 8, .count = n, .token = known[draw_below(TOKENS)]);
+    case MSG_WAIT:
+        for (uint32_t i = 0; i < 4; i++) {
+            memcpy(message + sizeof(struct msg_wait) + i * 16, &(struct msg_wait_key){.key_size = 1 + i}, 8);
+        }
+        return BODY(msg_wait, n * 16, .count = n, .flags = draw_below(4));
     case MSG_SEAL:
         return BODY(msg_seal, n * sizeof(struct msg_member), .count = n);
     case MSG_ABORT:
@@ -221,7 +326,7 @@ static uint32_t any_message(void)
 {
     static const uint16_t ops[] = {MSG_GRANT, MSG_PUT,  MSG_CREATE, MSG_SEAL,      MSG_ABORT, MSG_REMOVE, MSG_HOLD,
                                    MSG_DROP,  MSG_STAT, MSG_LIST,   MSG_FIND,      MSG_GROW,  MSG_QUERY,  MSG_RESUME,
-                                   MSG_PUT,   MSG_PUT,  MSG_CREATE, MSG_NAMESPACE, MSG_SEAL,  MSG_DETACH};
+                                   MSG_PUT,   MSG_SUMS, MSG_CREATE, MSG_NAMESPACE, MSG_WAIT,  MSG_DETACH};
     struct msg_head *m = (struct msg_head *)message;
     uint16_t op = ops[draw_below(draw_below(20) ? 19 : 20)];
     uint32_t key = 1 + draw_below(draw_below(9) ? 3 : KEY_MAX), n = 1 + draw_below(4);
@@ -234,7 +339,8 @@ static uint32_t any_message(void)
     }
     m->bytes = bytes;
     m->op = op;
-    m->flags = draw_below(8) == 0;
+    m->flags =
+        (uint16_t)((draw_below(8) == 0 ? MSG_AGAIN : 0) | (op == MSG_CREATE && draw_below(4) == 0 ? MSG_JOIN : 0));
     m->stamp = draw_below(8) ? 0 : draw();
     m->deadline = draw_below(3) ? 0 : (int64_t)(draw() >> 1);
     m->id = draw_below(16) ? draw_below(100000) : draw();
@@ -247,7 +353,8 @@ static void mutate(uint32_t bytes)
         uint32_t at = draw_below(2) ? draw_below(128) % bytes : draw_below(bytes);
         message[at] = draw_below(2) ? (uint8_t)draw() : (uint8_t)(draw_below(2) * 255);
     }
-    ((struct msg_head *)message)->op %= MSG_REVOKE; /* it would end whoever pins a key by its right */
+    struct msg_head *m = (struct msg_head *)message;
+    m->op = m->op == MSG_REVOKE ? MSG_PAD : m->op; /* it would end whoever pins a key by its right */
 }
 
 static void read_replies(struct ring_end *in)
@@ -307,10 +414,9 @@ int main(void)
 {
     draw_seed();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tokens_of_others),
-        cmocka_unit_test(test_tokens_used_wrongly),
-        cmocka_unit_test(test_messages_out_of_range),
-        cmocka_unit_test(test_random_messages),
+        cmocka_unit_test(test_tokens_of_others),      cmocka_unit_test(test_tokens_used_wrongly),
+        cmocka_unit_test(test_segments_of_others),    cmocka_unit_test(test_waits_without_end),
+        cmocka_unit_test(test_messages_out_of_range), cmocka_unit_test(test_random_messages),
     };
     return cmocka_run_group_tests(tests, hostile_setup, hostile_teardown);
 }

@@ -76,14 +76,24 @@ static int any_size(void *env, uint32_t n)
     return 0;
 }
 
+static void make_names(struct sim *s)
+{
+    static const char *const name[2] = {"replaceable", "kept"};
+    for (unsigned i = 0; i < 2; i++) {
+        snprintf(s->names[i].name, sizeof s->names[i].name, "%s", name[i]);
+        s->names[i].replaceable = i == 0;
+    }
+}
+
 static void make_keys(struct sim *s)
 {
     for (uint32_t i = 0; i < s->keys; i++) {
         struct key *k = &s->key[i];
         uint32_t kind = sim_below(s, 8);
         k->size = kind == 0 ? 71 + sim_below(s, KEY_MAX - 70) : kind == 1 ? KEY_INLINE : 3 + sim_below(s, 40);
-        k->ns = i % 4 == 0 ? 0 : i % 4 == 1 ? 2 : 1; /* names[0] is 1 and replaceable, names[1] is 2 */
-        k->replaceable = k->ns == 1;
+        const char *name = i % 4 == 0 ? "" : s->names[i % 4 == 1].name; /* names[0] is replaceable */
+        k->ns = node_namespace_id(name, strlen(name));
+        k->replaceable = i % 4 > 1;
         for (uint32_t b = 0; b < k->size; b++) {
             k->data[b] = (uint8_t)sim_random(s);
         }
@@ -125,11 +135,6 @@ static void make_region(struct sim *s)
 
 static void make_config(struct sim *s)
 {
-    static const char *const name[2] = {"replaceable", "kept"};
-    for (unsigned i = 0; i < 2; i++) {
-        snprintf(s->names[i].name, sizeof s->names[i].name, "%s", name[i]);
-        s->names[i].replaceable = i == 0;
-    }
     uint64_t pool = s->super.pool_bytes, high = s->roomy ? pool : pool / (1 + sim_below(s, 8));
     s->config = (struct node_config){.super = &s->super,
                                      .headers = s->headers,
@@ -171,6 +176,7 @@ int sim_open(struct sim *s, uint64_t seed, enum mutation mutation)
         return -errno;
     }
     make_region(s);
+    make_names(s);
     make_keys(s);
     make_config(s);
     peers_begin(s);

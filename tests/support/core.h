@@ -11,6 +11,8 @@
 
 #define CORE_REPLIES 4096u
 
+#define NS_R node_namespace_id("r", 1) /* of a namespace that tests make replaceable */
+
 struct core {
     char dir[64];
     struct node *node;

@@ -111,7 +111,7 @@ int daemon_try(struct daemon *d)
         run(d, log[1]);
     }
     close(log[1]);
-    if (daemon_says(d, "ready", READY_MS)) {
+    if (daemon_says(d, "ready: ", READY_MS)) {
         return 0;
     }
     waitpid(d->pid, &status, 0);

@@ -14,7 +14,7 @@ extern struct lease_grant grants[LEASE_KEYS_MAX], again[LEASE_KEYS_MAX], sending
 extern uint64_t recalled_ids[1024];
 extern uint32_t n_leased, n_renewed, n_recalled, n_served;
 
-/* For core_open: a namespace "r", id 1, that is replaceable; and the words above are of this core. */
+/* For core_open: a namespace "r", id NS_R, that is replaceable; and the words above are of this core. */
 void lease_options(struct core *c);
 
 /* An event of a peer; connection and incarnation are filled in where they are 0. The core is checked after it. */

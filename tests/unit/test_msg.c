@@ -23,6 +23,29 @@ static void begin(enum msg_op op, size_t bytes)
     *head = (struct msg_head){.bytes = (uint32_t)bytes, .op = (uint16_t)op, .id = 1};
 }
 
+static void make_later(unsigned op)
+{
+    begin(op, sizeof(struct msg_head));
+    if (op == MSG_SUMS) {
+        begin(op, sizeof(struct msg_sums) + 3 * sizeof(uint64_t));
+        AS(struct msg_sums)->count = 3;
+    }
+    if (op == MSG_WAIT) {
+        begin(op, sizeof(struct msg_wait) + 2 * (sizeof(struct msg_wait_key) + 8));
+        AS(struct msg_wait)->count = 2;
+        for (unsigned i = 0; i < 2; i++) {
+            ((struct msg_wait_key *)(AS(struct msg_wait) + 1))[2 * i].key_size = (uint16_t)(5 + i);
+        }
+    }
+}
+
+static void make_name(unsigned op)
+{
+    begin(op, sizeof(struct msg_namespace) + 5);
+    AS(struct msg_namespace)->name_size = 5;
+    memset(AS(struct msg_namespace) + 1, 'n', NAME_MAX_BYTES);
+}
+
 /* A right message of each operation. */
 static uint32_t make(unsigned op)
 {
@@ -70,9 +93,7 @@ static uint32_t make(unsigned op)
         AS(struct msg_list)->after_size = 2;
         break;
     case MSG_NAMESPACE:
-        begin(op, sizeof(struct msg_namespace) + 5);
-        AS(struct msg_namespace)->name_size = 5;
-        memset(AS(struct msg_namespace) + 1, 'n', NAME_MAX_BYTES);
+        make_name(op);
         break;
     case MSG_GROW:
         begin(op, sizeof(struct msg_grow));
@@ -83,9 +104,15 @@ static uint32_t make(unsigned op)
         AS(struct msg_query)->key_size = 5;
         break;
     default:
-        begin(op, sizeof(struct msg_head));
+        make_later(op);
     }
     return head->bytes;
+}
+
+/* Every operation that is not reserved, 0 behind the last. */
+static unsigned next_op(unsigned op)
+{
+    return op + 1 < MSG_OPS ? op + 1 : op < MSG_WAIT ? MSG_WAIT : 0;
 }
 
 static int check(void)
@@ -96,7 +123,7 @@ static int check(void)
 static void right_ones_pass(void **state)
 {
     (void)state;
-    for (unsigned op = 1; op < MSG_OPS; op++) {
+    for (unsigned op = 1; op; op = next_op(op)) {
         make(op);
         if (check() != 0) {
             fail_msg("operation %u", op);
@@ -107,7 +134,7 @@ static void right_ones_pass(void **state)
 static void lengths_must_add_up(void **state)
 {
     (void)state;
-    for (unsigned op = 1; op < MSG_OPS; op++) {
+    for (unsigned op = 1; op; op = next_op(op)) {
         uint32_t whole = make(op);
         for (uint32_t n = 0; n <= whole + 64; n++) {
             make(op);
@@ -127,7 +154,8 @@ static void operations_out_of_range(void **state)
 {
     (void)state;
     for (unsigned op = 0; op <= UINT16_MAX; op++) {
-        int want = op >= MSG_CANCEL && op <= MSG_RANGE ? -EOPNOTSUPP : op > 0 && op < MSG_OPS ? 0 : -EINVAL;
+        bool later = op >= MSG_CANCEL && op < MSG_CODES && op != MSG_WAIT;
+        int want = later ? -EOPNOTSUPP : (op > 0 && op < MSG_OPS) || op == MSG_WAIT ? 0 : -EINVAL;
         make(op);
         if (check() != want) {
             fail_msg("operation %u: %d", op, check());
@@ -138,13 +166,13 @@ static void operations_out_of_range(void **state)
 static void flags_and_deadlines(void **state)
 {
     (void)state;
-    for (unsigned op = 1; op < MSG_OPS; op++) {
+    for (unsigned op = 1; op; op = next_op(op)) {
         make(op);
         head->flags = MSG_AGAIN;
         assert_int_equal(check(), 0);
         for (unsigned flag = 2; flag <= 0x8000; flag <<= 1) {
             head->flags = (uint16_t)flag;
-            assert_int_equal(check(), -EINVAL);
+            assert_int_equal(check(), op == MSG_CREATE && flag == MSG_JOIN ? 0 : -EINVAL);
         }
         make(op);
         head->deadline = -1;
@@ -202,6 +230,9 @@ static void counts_have_bounds(void **state)
     FIELD(MSG_CREATE, struct msg_create, object.size, 9, 0, 0, OBJECT_MAX, OBJECT_MAX + 1u, UINT32_MAX);
     FIELD(MSG_SEAL, struct msg_seal, count, 3, sizeof(struct msg_member), 1, GROUP_MAX, 0, GROUP_MAX + 1, UINT32_MAX,
           UINT32_MAX / 24 + 2);
+    FIELD(MSG_SUMS, struct msg_sums, count, 3, sizeof(uint64_t), 1, SEGMENTS_MAX, 0, SEGMENTS_MAX + 1, UINT32_MAX,
+          UINT32_MAX / 8 + 2);
+    FIELD(MSG_WAIT, struct msg_wait, flags, 0, 0, 0, MSG_WAIT_WRITTEN | MSG_WAIT_RUN, 4, UINT32_MAX);
     FIELD(MSG_ABORT, struct msg_tokens, count, 2, sizeof(struct msg_token), 0, 2 * GROUP_MAX, 2 * GROUP_MAX + 1,
           UINT32_MAX, UINT32_MAX / 16 + 2);
     FIELD(MSG_RESUME, struct msg_tokens, count, 2, sizeof(struct msg_token), 0, 2 * GROUP_MAX, 2 * GROUP_MAX + 1);
@@ -241,23 +272,66 @@ static void fields_of_later_versions(void **state)
     FIELD(MSG_REVOKE, struct msg_key, region, 0, 0, 0, 1);
     FIELD(MSG_DROP, struct msg_hold, ttl_ns, 0, 0, 0, 1);
     FIELD(MSG_CREATE, struct msg_create, object.checksum, 0, 0, 0, 1);
+    FIELD(MSG_SUMS, struct msg_sums, reserved, 0, 0, 0, 1);
 #undef GOOD
     make(MSG_REMOVE);
     AS(struct msg_key)->counter = AS(struct msg_key)->region = 7;
     assert_int_equal(check(), 0);
-    make(MSG_PUT);
-    AS(struct msg_put)->object.segment = 16;
-    assert_int_equal(check(), -EOPNOTSUPP);
-    make(MSG_CREATE);
-    AS(struct msg_create)->object.segment = 16;
-    assert_int_equal(check(), -EOPNOTSUPP);
+}
+
+/* Segments: a power of two within bounds, and no more of them than an object can have; a PUT brings them all. */
+static void segments_have_bounds(void **state)
+{
+    (void)state;
+    for (unsigned shift = 0; shift < 256; shift++) {
+        for (unsigned i = 0; i < 3; i++) {
+            uint64_t size = shift < 31 ? ((uint64_t)SEGMENTS_MAX << shift) + i - 1 : 1;
+            size = size < OBJECT_MAX ? size : OBJECT_MAX;
+            bool fine = shift == 0 || (shift >= 12 && shift <= 30 && size <= (uint64_t)SEGMENTS_MAX << shift);
+            make(MSG_CREATE);
+            AS(struct msg_create)->object.size = (uint32_t)size;
+            AS(struct msg_create)->object.segment = (uint8_t)shift;
+            assert_int_equal(check(), fine ? 0 : -EINVAL);
+            make(MSG_PUT);
+            AS(struct msg_put)->object.size = (uint32_t)size;
+            AS(struct msg_put)->object.segment = (uint8_t)shift;
+            head->bytes += fine ? msg_put_sums(AS(struct msg_put)) * 8 : 0;
+            assert_int_equal(check(), fine ? 0 : -EINVAL);
+            head->bytes--;
+            assert_int_equal(check(), -EINVAL);
+        }
+    }
+}
+
+/* Keys of a WAIT: each within bounds and within the message, which ends with the last. */
+static void waits_have_bounds(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < 2; i++) {
+        for (unsigned size = 0; size <= UINT16_MAX; size++) {
+            make(MSG_WAIT);
+            ((struct msg_wait_key *)(AS(struct msg_wait) + 1))[2 * i].key_size = (uint16_t)size;
+            assert_int_equal(check(), size >= 1 && size <= 8 ? 0 : -EINVAL);
+        }
+        make(MSG_WAIT);
+        ((struct msg_wait_key *)(AS(struct msg_wait) + 1))[2 * i].reserved = 1;
+        assert_int_equal(check(), -EINVAL);
+    }
+    static const uint32_t bad[] = {0, 1, 3, 257, UINT32_MAX};
+    for (unsigned i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        make(MSG_WAIT);
+        AS(struct msg_wait)->count = bad[i];
+        assert_int_equal(check(), -EINVAL);
+    }
+    make(MSG_WAIT);
+    assert_int_equal(msg_reply_max(head), sizeof(struct msg_reply) + 2);
 }
 
 /* Every reply fits a message, and a request that passed has a reply that can be reserved. */
 static void replies_are_bounded(void **state)
 {
     (void)state;
-    for (unsigned op = 1; op < MSG_OPS; op++) {
+    for (unsigned op = 1; op; op = next_op(op)) {
         make(op);
         uint32_t most = msg_reply_max(head);
         assert_true(most >= sizeof(struct msg_reply));
@@ -315,6 +389,8 @@ int main(void)
         cmocka_unit_test(names_are_text),
         cmocka_unit_test(counts_have_bounds),
         cmocka_unit_test(fields_of_later_versions),
+        cmocka_unit_test(segments_have_bounds),
+        cmocka_unit_test(waits_have_bounds),
         cmocka_unit_test(replies_are_bounded),
         cmocka_unit_test_prestate(random_bodies, where),
     };

@@ -38,11 +38,11 @@ static void test_put_keeps_and_replaces(void **state)
     assert_int_equal(core_put(&c, 1, "a", 200, 0), BERTH_KEPT);
     assert_int_equal(core_find(&c, "a", 0), first);
     core_check(&c);
-    assert_int_equal(core_put(&c, 1, "a", 100, 1), 0); /* namespace r has id 1 */
-    uint32_t old = core_find(&c, "a", 1);
+    assert_int_equal(core_put(&c, 1, "a", 100, NS_R), 0);
+    uint32_t old = core_find(&c, "a", NS_R);
     c.pinned[old] = 1;
-    assert_int_equal(core_put(&c, 1, "a", 300, 1), 0);
-    assert_true(core_find(&c, "a", 1) != old);
+    assert_int_equal(core_put(&c, 1, "a", 300, NS_R), 0);
+    assert_true(core_find(&c, "a", NS_R) != old);
     assert_int_equal(word_state(slot_load(&c.headers[old])), SLOT_RETIRED); /* somebody reads the old one */
     core_check(&c);
     c.pinned[old] = 0;
@@ -114,20 +114,20 @@ static void test_hold_passes_to_the_new_version(void **state)
     struct core c;
     core_open(&c, 64 * MIB, with_namespace);
     core_attach(&c, 1);
-    assert_int_equal(core_put(&c, 1, "a", 10, 1), 0);
+    assert_int_equal(core_put(&c, 1, "a", 10, NS_R), 0);
     uint32_t n = 1, k = 1;
     struct msg_hold *m = (struct msg_hold *)core_message(&c, MSG_HOLD, (uint32_t)sizeof *m + n + k);
-    m->ns = 1;
+    m->ns = NS_R;
     m->key_size = m->label_size = 1;
     m->ttl_ns = 1000000000;
     memcpy(m + 1, "ax", 2);
     assert_int_equal(core_request(&c, 1, &m->head)->status, 0);
-    assert_int_equal(core_put(&c, 1, "a", 20, 1), 0);
+    assert_int_equal(core_put(&c, 1, "a", 20, NS_R), 0);
     assert_int_equal(status(&c).held, 1);
     core_check(&c);
-    assert_int_equal(core_key(&c, 1, MSG_REMOVE, "a", 1), BERTH_EHELD);
+    assert_int_equal(core_key(&c, 1, MSG_REMOVE, "a", NS_R), BERTH_EHELD);
     core_tick(&c, 2000000000);
-    assert_int_equal(core_key(&c, 1, MSG_REMOVE, "a", 1), 0);
+    assert_int_equal(core_key(&c, 1, MSG_REMOVE, "a", NS_R), 0);
     core_check(&c);
     core_close(&c);
 }

@@ -145,11 +145,11 @@ static void test_retired_is_renewed_for_transfers_only(void **unused)
     struct core c;
     core_open(&c, 64 * MIB, lease_options);
     core_attach(&c, 1);
-    assert_int_equal(core_put(&c, 1, "a", 10, 1), 0);
-    uint32_t old = core_find(&c, "a", 1);
-    assert_int_equal(lease_ns(&c, 1, "a", 1), 0);
+    assert_int_equal(core_put(&c, 1, "a", 10, NS_R), 0);
+    uint32_t old = core_find(&c, "a", NS_R);
+    assert_int_equal(lease_ns(&c, 1, "a", NS_R), 0);
     uint64_t id = grants[0].lease;
-    assert_int_equal(core_put(&c, 1, "a", 20, 1), 0); /* a replace succeeds, the old slot waits */
+    assert_int_equal(core_put(&c, 1, "a", 20, NS_R), 0); /* a replace succeeds, the old slot waits */
     assert_int_equal(core_state(&c, old), SLOT_RETIRED);
     assert_int_equal(lease_renew(&c, 1, id, false), BERTH_ESTALE);
     for (uint32_t i = 0; i < 12; i++) {

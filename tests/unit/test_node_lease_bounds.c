@@ -254,18 +254,18 @@ static void test_restart_with_leases(void **unused)
     struct msg_token t;
     core_open(&c, 4 * MIB, lease_options);
     core_attach(&c, 1);
-    assert_int_equal(core_put(&c, 1, "a", 10, 1), 0);
+    assert_int_equal(core_put(&c, 1, "a", 10, NS_R), 0);
     assert_int_equal(core_put(&c, 1, "b", 2 * MIB, 0), 0);
     assert_int_equal(core_create(&c, 1, "draft", 10, 0, &t), 0);
-    uint32_t a = core_find(&c, "a", 1), b = core_find(&c, "b", 0);
-    assert_int_equal(lease_ns(&c, 1, "a", 1), 0);
+    uint32_t a = core_find(&c, "a", NS_R), b = core_find(&c, "b", 0);
+    assert_int_equal(lease_ns(&c, 1, "a", NS_R), 0);
     uint64_t id = grants[0].lease;
     core_crash(&c, (uint64_t[]){1}, 1);
     core_attach(&c, 1);
     core_check(&c);
     int64_t closed = core_status(&c).closed_ns;
-    assert_true(closed >= HOLD && closed <= 3 * HOLD); /* what was promised, and no more than a step beyond */
-    assert_int_equal(core_put(&c, 1, "a", 20, 1), 0);  /* the class has free slots */
+    assert_true(closed >= HOLD && closed <= 3 * HOLD);   /* what was promised, and no more than a step beyond */
+    assert_int_equal(core_put(&c, 1, "a", 20, NS_R), 0); /* the class has free slots */
     assert_int_equal(core_key(&c, 1, MSG_REMOVE, "b", 0), 0);
     assert_int_equal(core_state(&c, a), SLOT_RETIRED);
     assert_int_equal(core_state(&c, b), SLOT_RETIRED);
@@ -279,7 +279,7 @@ static void test_restart_with_leases(void **unused)
     assert_int_equal(core_put(&c, 1, "c", 2 * MIB, 0), BERTH_EFULL); /* no longer than an eviction takes */
     assert_int_equal(put_waiting(&c, "c", 2 * MIB), 1000);
     uint64_t waits = c.next_id;
-    assert_int_equal(lease_ns(&c, 1, "a", 1), 0);
+    assert_int_equal(lease_ns(&c, 1, "a", NS_R), 0);
     core_tick(&c, core_status(&c).closed_ns - 10000);
     assert_int_equal(core_state(&c, a), SLOT_RETIRED);
     assert_null(core_reply(&c, waits));

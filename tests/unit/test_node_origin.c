@@ -145,18 +145,18 @@ static void test_newer_wins_where_it_may_be_replaced(void **unused)
     core_attach(&c, 1);
     attach_puller(&c);
     uint64_t t = c.now.wall_us * 2;
-    assert_int_equal(pull(&c, "a", 1, t, 50), 0);
-    assert_int_equal(pull(&c, "a", 1, t, 50), BERTH_KEPT);
-    assert_int_equal(pull(&c, "a", 1, t - 1, 99), BERTH_KEPT); /* never back */
-    assert_int_equal(pull(&c, "a", 1, t, 49), BERTH_KEPT);
-    assert_int_equal(region_of_key(&c, "a", 1), 50);
-    assert_int_equal(pull(&c, "a", 1, t, 51), 0);
-    assert_int_equal(region_of_key(&c, "a", 1), 51);
-    assert_int_equal(core_put(&c, 1, "a", 3, 1), 0);
-    assert_int_equal(region_of_key(&c, "a", 1), 7);
-    assert_true(c.headers[core_find(&c, "a", 1)].version > t);
-    assert_int_equal(pull(&c, "a", 1, t + 1000000, 7), 0); /* our own, back from a replica */
-    assert_int_equal(c.headers[core_find(&c, "a", 1)].region, 0);
+    assert_int_equal(pull(&c, "a", NS_R, t, 50), 0);
+    assert_int_equal(pull(&c, "a", NS_R, t, 50), BERTH_KEPT);
+    assert_int_equal(pull(&c, "a", NS_R, t - 1, 99), BERTH_KEPT); /* never back */
+    assert_int_equal(pull(&c, "a", NS_R, t, 49), BERTH_KEPT);
+    assert_int_equal(region_of_key(&c, "a", NS_R), 50);
+    assert_int_equal(pull(&c, "a", NS_R, t, 51), 0);
+    assert_int_equal(region_of_key(&c, "a", NS_R), 51);
+    assert_int_equal(core_put(&c, 1, "a", 3, NS_R), 0);
+    assert_int_equal(region_of_key(&c, "a", NS_R), 7);
+    assert_true(c.headers[core_find(&c, "a", NS_R)].version > t);
+    assert_int_equal(pull(&c, "a", NS_R, t + 1000000, 7), 0); /* our own, back from a replica */
+    assert_int_equal(c.headers[core_find(&c, "a", NS_R)].region, 0);
     core_check(&c);
     core_close(&c);
 }

@@ -15,6 +15,9 @@
 
 #include <cmocka.h>
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 #define MIB (1u << 20)
 #define SESSIONS 3u
 #define TOKENS 64u
@@ -142,11 +145,50 @@ static uint64_t any_counter(const struct life *l)
 
 /* ---- messages ---- */
 
+/* What a seal of this draft must say, mostly. */
+static uint64_t any_checksum(const struct life *l, const struct msg_token *t)
+{
+    const struct slot_header *h = t->slot < l->c.super.max_headers ? &l->c.headers[t->slot] : NULL;
+    uint32_t cell, cells = h && draw_below(16) ? lookup_cells(&l->c.lookup, h, &cell) : 0;
+    uint32_t segments = cells ? segments_of(h->size, slot_segment(h)) : 0;
+    const uint8_t *list = l->c.tails + (cells ? (cell + cells_of_key(slot_key_size(h), segments)) * TAIL_CELL : 0);
+    return segments ? XXH3_64bits(list, segments * 8) : draw();
+}
+
+static struct msg_head *sums_message(struct life *l)
+{
+    struct msg_token t = any_token(l, false);
+    const struct slot_header *h = t.slot < l->c.super.max_headers ? &l->c.headers[t.slot] : NULL;
+    uint32_t n = h && draw_below(16) ? segments_of(h->size, slot_segment(h)) : draw_below(9);
+    n = n >= 1 && n <= SEGMENTS_MAX ? n : 1;
+    struct msg_sums *m = (struct msg_sums *)core_message(&l->c, MSG_SUMS, (uint32_t)sizeof *m + n * 8);
+    m->token = t;
+    m->count = n;
+    memset(m + 1, (int)draw_below(256), n * 8);
+    return &m->head;
+}
+
+static struct msg_head *wait_message(struct life *l)
+{
+    uint32_t n = 1 + draw_below(6), bytes = sizeof(struct msg_wait);
+    struct msg_wait *m = (struct msg_wait *)core_message(&l->c, MSG_WAIT, RING_MESSAGE_MAX);
+    for (uint32_t i = 0; i < n; i++) {
+        struct msg_wait_key *k = (struct msg_wait_key *)((uint8_t *)m + bytes);
+        *k = (struct msg_wait_key){.ns = draw_below(2), .key_size = (uint16_t)any_key((uint8_t *)(k + 1))};
+        bytes += (uint32_t)sizeof *k + ((k->key_size + 7u) & ~7u);
+    }
+    m->count = n;
+    m->flags = draw_below(4);
+    m->head.bytes = bytes;
+    return &m->head;
+}
+
 static struct msg_head *object_message(struct life *l, uint16_t op)
 {
+    static const uint64_t zeros[SEGMENTS_MAX];
     uint8_t key[KEY_MAX];
     uint32_t n = any_key(key), fixed = op == MSG_PUT ? sizeof(struct msg_put) : sizeof(struct msg_create);
-    struct msg_head *m = core_message(&l->c, op, fixed + n);
+    struct msg_head *m = core_message(&l->c, op, fixed + KEY_MAX + sizeof zeros);
     struct msg_object *o = op == MSG_PUT ? &((struct msg_put *)m)->object : &((struct msg_create *)m)->object;
     *o = (struct msg_object){
         .lineage = draw_below(3), .parent = draw_below(3), .size = any_size(), .key_size = (uint16_t)n};
@@ -159,6 +201,11 @@ static struct msg_head *object_message(struct life *l, uint16_t op)
         o->checksum = draw();
         o->size = draw_below(8) ? o->size % 4097 : o->size;
     }
+    uint8_t shift = (uint8_t)(draw_below(3) ? 0 : 12 + draw_below(3));
+    o->segment = shift && segments_possible(o->size, shift) ? shift : 0;
+    uint32_t list = op == MSG_PUT ? segments_of(o->size, o->segment) * 8 : 0;
+    o->checksum = list && draw_below(16) ? XXH3_64bits(zeros, list) : o->checksum;
+    m->bytes = fixed + n + list;
     memcpy((uint8_t *)m + fixed, key, n);
     return m;
 }
@@ -179,7 +226,8 @@ static struct msg_head *seal_message(struct life *l)
     struct msg_member *in = (struct msg_member *)(m + 1);
     m->count = n;
     for (uint32_t i = 0; i < n; i++) {
-        in[i] = (struct msg_member){.token = any_token(l, false), .checksum = draw()};
+        in[i].token = any_token(l, false);
+        in[i].checksum = any_checksum(l, &in[i].token);
     }
     return &m->head;
 }
@@ -246,7 +294,13 @@ static struct msg_head *namespace_message(struct life *l)
 
 static struct msg_head *any_message(struct life *l)
 {
-    switch (draw_below(20)) {
+    switch (draw_below(24)) {
+    case 20:
+    case 21:
+        return sums_message(l);
+    case 22:
+    case 23:
+        return wait_message(l);
     case 0:
     case 1:
         return grant_message(l);
@@ -302,7 +356,7 @@ static void request(struct life *l)
     uint32_t i = l->who = draw_below(SESSIONS);
     struct msg_head *m = any_message(l);
     m->deadline = any_deadline(l);
-    m->flags = draw_below(8) ? 0 : MSG_AGAIN;
+    m->flags = (uint16_t)((draw_below(8) ? 0 : MSG_AGAIN) | (m->op == MSG_CREATE && draw_below(2) ? MSG_JOIN : 0));
     m->stamp = draw_below(8) ? m->stamp : draw();
     if (node_session_ready(l->c.node, l->session[i])) {
         core_request(&l->c, l->session[i], m);

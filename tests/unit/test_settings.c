@@ -251,7 +251,7 @@ static void defaults_are_as_documented(void **unused)
     for (unsigned i = 0; i < settings_count; i++) {
         const char *name = settings_table[i].name, *fallback = settings_table[i].fallback;
         assert_true(*settings_table[i].doc != '\0' && *settings_table[i].value != '\0' && *fallback != '\0');
-        if (i >= 2) {
+        if (i >= 2 && strcmp(name, "name") != 0) {
             assert_int_equal(set(name, fallback, ORIGIN_DEFAULT), 0);
             settings_value(&s, i, value, sizeof value);
             assert_true(*value != '\0');
@@ -281,7 +281,7 @@ static void shares_are_shown_as_said(void **unused)
                 assert_true(share && bytes == (given ? 72u : 90u) << 20);
                 assert_string_equal(value, given ? "72MiB" : "90%");
             } else {
-                assert_int_equal(share, strcmp(name, "draft-quota") == 0);
+                assert_int_equal(share, strcmp(name, "draft-quota") == 0 || strcmp(name, "lease-quota") == 0);
             }
         }
     }
@@ -309,6 +309,93 @@ static void namespaces(void **unused)
     assert_int_equal(settings_namespace(&s, "more", "replaceable", "yes", "f:6", why, sizeof why), -EINVAL);
 }
 
+static int finish_with(const char *name, const char *peers, const char *listen)
+{
+    settings_init(&s);
+    assert_int_equal(set("name", name, ORIGIN_FLAG), 0);
+    if (set("peers", peers, ORIGIN_FLAG) != 0)
+        return -ERANGE;
+    if (listen)
+        assert_int_equal(set("listen", listen, ORIGIN_FLAG), 0);
+    return settings_finish(&s, why, sizeof why);
+}
+
+static void peers_are_a_list(void **unused)
+{
+    (void)unused;
+    settings_init(&s);
+    assert_int_equal(settings_finish(&s, why, sizeof why), 0);
+    assert_false(settings_wants_peers(&s));
+    assert_int_equal(s.homes, 1);
+    assert_int_equal(finish_with("b", "c=tcp://[::1]:3*5,b=tcp://127.0.0.1:2,a=tcp://localhost:1", NULL), 0);
+    assert_true(settings_wants_peers(&s));
+    assert_int_equal(s.n_peers, 3);
+    assert_string_equal(s.peers[0].name, "a"); /* sorted: a member's number is the same on all nodes */
+    assert_string_equal(s.peers[2].address, "tcp://[::1]:3");
+    assert_int_equal(s.peers[2].weight, 5);
+    assert_string_equal(s.listen, "tcp://127.0.0.1:2"); /* its own entry's */
+    assert_int_equal(s.homes, 2);
+    assert_int_equal(finish_with("b", "a=tcp://127.0.0.1:1,b", "tcp://127.0.0.1:0"), 0);
+    assert_string_equal(s.listen, "tcp://127.0.0.1:0");
+    assert_int_equal(finish_with("b", "a=tcp://127.0.0.1:1", NULL), -EINVAL);   /* without itself */
+    assert_int_equal(finish_with("b", "a,b=tcp://127.0.0.1:1", NULL), -EINVAL); /* another's address is missing */
+    assert_int_equal(finish_with("b", "a=tcp://127.0.0.1:1,b", NULL), -EINVAL); /* listens nowhere */
+    assert_int_equal(finish_with("b", "a=tcp://10.0.0.1:1,b=tcp://127.0.0.1:2", NULL), -EINVAL);
+    assert_non_null(strstr(why, "peer-trust"));
+    static const char *const bad[] = {"a=127.0.0.1:1",
+                                      "a=tcp://127.0.0.1",
+                                      "a=tcp://127.0.0.1:0",
+                                      "a=tcp://0.0.0.0:1",
+                                      "a=tcp://[::]:1",
+                                      "a=tcp://*:1",
+                                      "a=tcp://127.0.0.1:1*0",
+                                      "a=tcp://127.0.0.1:1*65536",
+                                      "a b=tcp://127.0.0.1:1",
+                                      "=tcp://127.0.0.1:1",
+                                      "a=tcp://::1:1",
+                                      "a=tcp://127.0.0.1:70000",
+                                      "a,a",
+                                      "",
+                                      "a,"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        if (finish_with("a", bad[i], "tcp://127.0.0.1:1") != -ERANGE)
+            fail_msg("'%s' was taken", bad[i]);
+    }
+}
+
+static void peers_in_a_file(void **unused)
+{
+    (void)unused;
+    char value[300];
+    settings_init(&s);
+    assert_int_equal(settings_peer(&s, "a", "tcp://127.0.0.1:1 7", "f:1", why, sizeof why), 0);
+    assert_int_equal(settings_peer(&s, "b", "", "f:2", why, sizeof why), 0);
+    assert_int_equal(settings_peer(&s, "c", "tcp://127.0.0.1:3 7 8", "f:3", why, sizeof why), -EINVAL);
+    assert_int_equal(settings_peer(&s, "a", "tcp://127.0.0.1:1", "f:4", why, sizeof why), -EINVAL);
+    for (unsigned i = 0; i < settings_count; i++) {
+        if (strcmp(settings_table[i].name, "peers") == 0) {
+            settings_value(&s, i, value, sizeof value);
+            assert_string_equal(value, "a=tcp://127.0.0.1:1*7,b");
+        }
+    }
+    for (unsigned i = 2; i < SETTINGS_PEERS; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "n%u", i);
+        assert_int_equal(settings_peer(&s, name, "tcp://127.0.0.1:9", "f:5", why, sizeof why), 0);
+    }
+    assert_int_equal(settings_peer(&s, "more", "tcp://127.0.0.1:9", "f:6", why, sizeof why), -EINVAL);
+    assert_int_equal(set("verify", "1/16", ORIGIN_FLAG), 0);
+    assert_int_equal(s.verify, 16);
+    assert_int_equal(set("verify", "lease", ORIGIN_FLAG), 0);
+    assert_int_equal(s.verify, 0);
+    assert_int_equal(set("verify", "1/0", ORIGIN_FLAG), -EINVAL);
+    assert_int_equal(set("lease", "31s", ORIGIN_FLAG), -EINVAL);
+    assert_int_equal(set("lease", "50ms", ORIGIN_FLAG), -EINVAL);
+    assert_int_equal(set("homes", "4", ORIGIN_FLAG), -EINVAL);
+    assert_int_equal(set("name", "a b", ORIGIN_FLAG), -EINVAL);
+    assert_int_equal(set("peer-trust", "all", ORIGIN_FLAG), -EINVAL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -316,6 +403,7 @@ int main(void)
         cmocka_unit_test(classes_are_a_list), cmocka_unit_test(bad_values),
         cmocka_unit_test(good_values),        cmocka_unit_test(finish_resolves),
         cmocka_unit_test(shown_reads_back),   cmocka_unit_test(defaults_are_as_documented),
+        cmocka_unit_test(peers_are_a_list),   cmocka_unit_test(peers_in_a_file),
         cmocka_unit_test(namespaces),         cmocka_unit_test(shares_are_shown_as_said),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
