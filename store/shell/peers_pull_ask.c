@@ -213,9 +213,9 @@ static void read_answer(const struct peers *p, uint16_t member, const struct wir
     if (from->kind == WIRE_FOUND) {
         out->says = HOME_FOUND;
         for (uint32_t i = 0; i < from->n && i < PULL_LOCATIONS_MAX; i++)
-            out->location[out->n_locations++] =
-                (struct pull_location){.member = from->member[i],
-                                       .version = {.counter = from->version.counter, .region = from->version.region}};
+            out->location[out->n_locations++] = (struct pull_location){
+                .member = from->at[i].member,
+                .version = {.counter = from->at[i].version.counter, .region = from->at[i].version.region}};
         out->granted = from->flags & WIRE_LEASED_TOO;
         if (out->granted)
             read_lease(p, member, 0, &from->lease, &out->grant);
@@ -224,8 +224,12 @@ static void read_answer(const struct peers *p, uint16_t member, const struct wir
         out->says = HOME_ABSENT;
     } else {
         out->says = HOME_LEARNING;
-        out->n_missing = from->flags & WIRE_MORE ? PULL_MISSING_MAX + 1 : from->n;
-        memcpy(missing, from->member, from->n * sizeof *missing);
+        bool all = from->flags & WIRE_EVERYONE && p->n_members <= PULL_MISSING_MAX;
+        out->n_missing = all                                         ? p->n_members
+                         : from->flags & (WIRE_MORE | WIRE_EVERYONE) ? PULL_MISSING_MAX + 1
+                                                                     : from->n;
+        for (uint32_t i = 0; i < out->n_missing && i < PULL_MISSING_MAX; i++)
+            missing[i] = all ? (uint16_t)i : from->missing[i];
     }
 }
 
