@@ -37,7 +37,7 @@ struct home_sums {
     uint64_t leased;     /* answers that brought a lease */
     uint64_t batches;    /* taken from other nodes */
     uint64_t stale;      /* refused: of another life, of a stream given up, or not the next */
-    uint64_t dropped;    /* copies given up because something newer stands above */
+    uint64_t dropped;    /* answers of homes for which a copy was given up: up to one a home and copy */
     uint64_t renumbered; /* removals that were told again with a greater counter */
     uint64_t lost;       /* puts that were given up though they were new: another node's clock is ahead */
 };

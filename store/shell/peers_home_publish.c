@@ -150,10 +150,11 @@ static void tell_dropped(struct home_part *h, int64_t now)
     uint64_t n = h->sums.dropped + h->sums.lost;
     if (n == h->told || now - h->told_at < HOME_LOG_NS)
         return;
-    log_event(h->sums.lost ? LOG_WARNING : LOG_INFO,
-              "%llu copies were given up since the last line: other nodes have newer versions or removed the keys; of "
-              "all since the start %llu had just been put, with counters behind the other nodes'",
-              (unsigned long long)(n - h->told), (unsigned long long)h->sums.lost);
+    log_event(
+        h->sums.lost ? LOG_WARNING : LOG_INFO,
+        "homes answered %llu times since the last line that a newer version or a removal stands above a copy of "
+        "this node, which is given up; of all such copies %llu had just been put, with counters behind the others'",
+        (unsigned long long)(n - h->told), (unsigned long long)h->sums.lost);
     h->told = n;
     h->told_at = now;
 }

@@ -38,7 +38,7 @@ static unsigned figures(const struct peers *p, struct figure out[FIGURES])
         {"current", "gauge", "Members that have been told all that this node has.", o.current},
         {"own_superseded", "counter", "Publications of this node that a home answered SUPERSEDED.", o.superseded},
         {"own_full", "counter", "Publications of this node that a home had no room for.", o.refused},
-        {"copies_dropped", "counter", "Copies given up for a newer version or a removal.", h->sums.dropped},
+        {"drops", "counter", "Answers of homes for which a copy was given up.", h->sums.dropped},
         {"puts_lost", "counter", "New puts given up: another node's counters were ahead.", h->sums.lost},
         {"removals_renumbered", NULL, NULL, h->sums.renumbered},
         {"passes", NULL, NULL, o.passes},

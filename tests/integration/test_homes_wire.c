@@ -24,7 +24,7 @@
 static const char *const names[NODES] = {"a", "b", "c"};
 static struct daemon d[NODES];
 static struct berth *b[NODES];
-static char address[NODES][64], peers[512];
+static char address[NODES][64], peers[512], config[64];
 static struct rendezvous *list;
 static struct remote reader;
 static uint8_t payload[4096], got[4096];
@@ -53,7 +53,7 @@ static void pick_ports(void)
 static void start(unsigned i)
 {
     daemon_start(&d[i], (const char *[]){"--pool", "16M", "--lock", "off", "--name", names[i], "--listen", address[i],
-                                         "--peers", peers, "--homes", "2", "--log-level", "info", NULL});
+                                         "--peers", peers, "--homes", "2", "--config", config, NULL});
     b[i] = daemon_open(&d[i], "test");
 }
 
@@ -99,6 +99,11 @@ static int setup(void **unused)
 {
     (void)unused;
     struct rendezvous_member m[NODES];
+    snprintf(config, sizeof config, "/tmp/berth-homes-%d.ini", (int)getpid());
+    FILE *file = fopen(config, "w");
+    assert_non_null(file);
+    fputs("[namespace weights]\nreplaceable = yes\n", file);
+    assert_int_equal(fclose(file), 0);
     pick_ports();
     for (unsigned i = 0; i < NODES; i++) {
         start(i);
@@ -121,6 +126,7 @@ static int teardown(void **unused)
         daemon_end(&d[i]);
     }
     rendezvous_destroy(list);
+    unlink(config);
     return 0;
 }
 
@@ -192,6 +198,15 @@ static void put(unsigned node, struct berth_key key)
 {
     payload_fill(payload, sizeof payload, key.data);
     assert_int_equal(berth_put(b[node], key, payload, sizeof payload, NULL), 0);
+}
+
+static bool is_gone(void *key)
+{
+    struct berth_view v;
+    int rc = berth_get(b[0], *(struct berth_key *)key, &v, 0, BERTH_NOW);
+    if (rc == 0)
+        berth_release(b[0], &v, 1);
+    return rc == -ENOENT;
 }
 
 /* ---- tests ---- */
@@ -270,7 +285,8 @@ static void test_prefix(void **unused)
     remote_close(&reader);
 }
 
-/* A newer version on another node ends the older copy there. */
+/* A newer version on another node ends the older copy at the homes at once, and the copy itself when its owner tells of
+ * it again. */
 static void test_replaced(void **unused)
 {
     uint32_t ns[NODES];
@@ -278,16 +294,27 @@ static void test_replaced(void **unused)
     (void)unused;
     for (unsigned i = 0; i < NODES; i++)
         assert_int_equal(berth_namespace(b[i], "weights", &ns[i]), 0);
-    struct berth_key key = key_in(ns[0], "model");
-    assert_int_equal(ns[0], ns[1]);
+    struct berth_key key = key_in(ns[0], "model"), other = key_in(ns[0], "other");
+    assert_true(ns[0] == ns[1] && ns[1] == ns[2]);
     put(0, key);
+    put(0, other);
     becomes(a_home(&key), key, WIRE_FOUND, 0);
-    put(1, key); /* above the first: what a home said has carried the counter on */
+    put(1, key);
+    for (unsigned node = 0; node < NODES; node++) {
+        if (is_home(node, &key))
+            becomes(node, key, WIRE_FOUND, 1);
+    }
+    assert_int_equal(berth_get(b[0], key, &v, 0, BERTH_NOW), 0);
+    berth_release(b[0], &v, 1);
     wait_quiet();
-    struct wire_answer a = ask(a_home(&key), key);
-    assert_true(a.kind == WIRE_FOUND && a.n >= 1);
-    assert_int_equal(berth_get(b[1], key, &v, 0, BERTH_NOW), 0);
-    berth_release(b[1], &v, 1);
+    kill_node(0);
+    start_again(0);
+    assert_true(eventually(is_gone, &key, SOON_MS));
+    assert_int_equal(berth_get(b[0], other, &v, 0, BERTH_NOW), 0);
+    berth_release(b[0], &v, 1);
+    assert_true(daemon_number(b[0], "counters.copies_dropped") == 1);
+    wait_quiet();
+    becomes(a_home(&key), key, WIRE_FOUND, 1);
 }
 
 /* The home is an owner: the lease comes with the answer, and is one. */
