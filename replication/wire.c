@@ -33,7 +33,7 @@ static const struct op ops[WIRE_OPS] = {
     [WIRE_ASK] = {"ASK", WIRE_REQUEST, WIRE_WANT | WIRE_PREFIX, WIRE_ANSWER, 1, WIRE_KEYS_MAX},
     [WIRE_ANSWER] = {"ANSWER", WIRE_REPLY, 0, 0, 0, WIRE_KEYS_MAX},
     [WIRE_PUBLISH] = {"PUBLISH", WIRE_REQUEST, WIRE_COMPLETE, WIRE_PUBLISHED, 0, WIRE_KEYS_MAX},
-    [WIRE_PUBLISHED] = {"PUBLISHED", WIRE_REPLY, 0, 0, 0, WIRE_KEYS_MAX},
+    [WIRE_PUBLISHED] = {"PUBLISHED", WIRE_REPLY, WIRE_COMPLETE, 0, 0, WIRE_KEYS_MAX},
     [WIRE_READ] = {"READ", WIRE_REQUEST, 0, 0, 0, 0},
     /* Frames of a READ: its id, but no status before the body. */
     [WIRE_DATA] = {"DATA", WIRE_ONE_WAY, WIRE_LAST | WIRE_ERROR, 0, 0, 0},
@@ -104,9 +104,7 @@ static bool count_fits(const struct wire_head *h, int32_t status)
 {
     if (status < 0)
         return h->count == 0;
-    /* An empty publication says nothing unless it says that it was the last. */
-    uint32_t least = h->op == WIRE_PUBLISH && !(h->flags & WIRE_COMPLETE) ? 1 : ops[h->op].least;
-    return h->count >= least && h->count <= ops[h->op].most;
+    return h->count >= ops[h->op].least && h->count <= ops[h->op].most;
 }
 
 static void status_and_body(struct wire_cursor *c, struct wire_message *m)

@@ -76,9 +76,11 @@ enum wire_flags {
     WIRE_CLIENT = 1,   /* HELLO: no member, only reads; has no address */
     WIRE_WAIT = 1,     /* LEASE: wait until a key that is being written is sealed, within time_left */
     WIRE_FRESH = 2,    /* LEASE: rule 27's FRESH */
-    WIRE_PREFIX = 4,   /* LEASE, ASK: the longest run from the first key; the answer has the run's items only */
+    WIRE_PREFIX = 4,   /* LEASE, ASK: the longest run from the first key; the answer has the run's items only, that of
+                          ASK the first one behind the run too */
     WIRE_WANT = 1,     /* ASK: lease at once what the home owns itself */
-    WIRE_COMPLETE = 1, /* PUBLISH: with this the owner has published everything, at this revision */
+    WIRE_COMPLETE = 1, /* PUBLISH: with this the owner has published everything of this stream; PUBLISHED: the home has
+                          set its mark */
     WIRE_LAST = 1,     /* DATA: nothing follows for this READ */
     WIRE_ERROR = 2     /* DATA: nothing follows because of `status`; no payload */
 };
@@ -172,31 +174,45 @@ enum wire_answer_kind { WIRE_FOUND = 1, WIRE_ABSENT = 2, WIRE_LEARNING = 3 };
 
 enum wire_answer_flags {
     WIRE_LEASED_TOO = 1, /* FOUND: `lease` is there */
-    WIRE_TOMBSTONE = 1,  /* ABSENT: `version` is the tombstone's */
-    WIRE_MORE = 1        /* LEARNING: more members are missing than are named: asking those named proves nothing */
+    WIRE_SURE = 2,       /* FOUND: no member's mark is missing; ABSENT: always; LEARNING: never */
+    WIRE_TOMBSTONE = 4,  /* `removed` is there: the removal that the home knows, newer than no location */
+    WIRE_MORE = 8,       /* LEARNING: more members are missing than are named: asking those named proves nothing */
+    WIRE_EVERYONE = 16   /* LEARNING: any member may know, not only those whose mark is missing; then none is named */
+};
+
+struct wire_location {
+    uint16_t member; /* index in the static list, not checked against it */
+    bool down;       /* the home can't reach it */
+    struct berth_version version;
+    uint64_t size; /* bytes */
+    uint64_t lineage;
 };
 
 struct wire_answer {
     uint8_t kind;  /* wire_answer_kind */
     uint8_t flags; /* of that kind */
-    uint8_t n;     /* members: FOUND 1..WIRE_OWNERS_MAX; LEARNING 1..WIRE_MISSING_MAX, or 0 with MORE; ABSENT 0 */
-    uint16_t
-        member[WIRE_MISSING_MAX]; /* owners or missing members: indices in the static list, not checked against it */
-    struct berth_version version; /* FOUND; ABSENT with TOMBSTONE */
-    uint64_t size, lineage;       /* FOUND */
-    struct wire_lease lease;      /* FOUND with LEASED_TOO */
+    uint8_t n;     /* FOUND: locations, 1..WIRE_OWNERS_MAX; LEARNING: missing members, 0..WIRE_MISSING_MAX, 0 only with
+                      MORE or EVERYONE; ABSENT 0 */
+    uint16_t missing[WIRE_MISSING_MAX];       /* LEARNING: indices in the static list, not checked against it */
+    struct berth_version removed;             /* with TOMBSTONE */
+    struct wire_location at[WIRE_OWNERS_MAX]; /* FOUND: the newest version first, those that are down last */
+    struct wire_lease lease;                  /* FOUND with LEASED_TOO: the home's own, as an owner */
 };
 
-enum wire_entry_kind { WIRE_OBJECT = 1, WIRE_REMOVED = 2, WIRE_BURIED = 3 };
+/* As publication_kind of publication.h. */
+enum wire_entry_kind { WIRE_OBJECT = 1, WIRE_GONE = 2, WIRE_BURIED = 3 };
 
-struct wire_entry { /* of a publication */
-    uint8_t kind;   /* wire_entry_kind: the owner has it; the owner has it no more; tombstone (rule 29) */
+struct wire_entry {   /* of a publication */
+    uint8_t kind;     /* wire_entry_kind: the owner has it; has it and older ones no more; tombstone (rule 29) */
+    bool replaceable; /* its namespace is */
     struct key_ref key;
-    struct berth_version version;
-    uint64_t size, lineage; /* OBJECT; else 0 */
+    uint64_t route;               /* not 0: homes are chosen by it and not by the key */
+    struct berth_version version; /* counter from 1 */
+    uint64_t size, lineage;       /* OBJECT; else 0 */
 };
 
-enum wire_published_kind { WIRE_TAKEN = 0, WIRE_SUPERSEDED = 1 };
+/* As publication_verdict. */
+enum wire_published_kind { WIRE_TAKEN = 0, WIRE_SUPERSEDED = 1, WIRE_FULL = 2 };
 
 struct wire_message {
     struct wire_head head;
@@ -214,9 +230,16 @@ struct wire_message {
             uint64_t ttl; /* with WANT */
         } ask;
         struct {
-            uint64_t incarnation, revision; /* of the owner; of its member list */
+            uint64_t owner_region, owner_incarnation; /* the owner's life .. */
+            uint64_t home_region, home_incarnation;   /* .. and the home's that it is meant for */
+            uint64_t revision;                        /* of the owner's member list */
+            uint64_t stream;                          /* from 1 */
+            uint32_t batch;                           /* of the stream, from 0: the one that starts it */
         } publish;
-        uint64_t incarnation; /* PUBLISHED: the home's */
+        struct {
+            uint64_t stream;
+            uint32_t batch; /* that is answered */
+        } published;
         struct {
             uint32_t slot;
             uint64_t generation;

@@ -80,6 +80,18 @@ static void ask(struct wire_cursor *c, struct wire_message *m)
     wire_require(c, m->ask.ttl == 0 || m->head.flags & WIRE_WANT, WIRE_FAULT_USE);
 }
 
+static void publish(struct wire_cursor *c, struct wire_message *m)
+{
+    wire_u64(c, &m->publish.owner_region);
+    wire_u64(c, &m->publish.owner_incarnation);
+    wire_u64(c, &m->publish.home_region);
+    wire_u64(c, &m->publish.home_incarnation);
+    wire_u64(c, &m->publish.revision);
+    wire_u64(c, &m->publish.stream);
+    wire_u32(c, &m->publish.batch);
+    wire_zeros(c, 4);
+}
+
 static void state(struct wire_cursor *c, struct wire_message *m)
 {
     wire_u32(c, &m->state.slot);
@@ -141,11 +153,12 @@ void wire_body(struct wire_cursor *c, struct wire_message *m)
         ask(c, m);
         break;
     case WIRE_PUBLISH:
-        wire_u64(c, &m->publish.incarnation);
-        wire_u64(c, &m->publish.revision);
+        publish(c, m);
         break;
     case WIRE_PUBLISHED:
-        wire_u64(c, &m->incarnation);
+        wire_u64(c, &m->published.stream);
+        wire_u32(c, &m->published.batch);
+        wire_zeros(c, 4);
         break;
     case WIRE_STATE:
         state(c, m);

@@ -62,42 +62,70 @@ static void answer_head(struct wire_cursor *c, struct wire_answer *a)
     wire_u8(c, &a->n);
     wire_zeros(c, 1);
     wire_require(c, a->kind >= WIRE_FOUND && a->kind <= WIRE_LEARNING, WIRE_FAULT_ENUM);
-    wire_require(c, a->flags <= 1, WIRE_FAULT_FLAG); /* each kind has the one */
+    static const uint8_t flags[] = {[WIRE_FOUND] = WIRE_LEASED_TOO | WIRE_SURE | WIRE_TOMBSTONE,
+                                    [WIRE_ABSENT] = WIRE_SURE | WIRE_TOMBSTONE,
+                                    [WIRE_LEARNING] = WIRE_TOMBSTONE | WIRE_MORE | WIRE_EVERYONE};
+    if (c->fault)
+        return;
+    wire_require(c, !(a->flags & ~flags[a->kind]), WIRE_FAULT_FLAG);
+    wire_require(c, a->kind != WIRE_ABSENT || a->flags & WIRE_SURE, WIRE_FAULT_FLAG);
+    wire_require(c, !(a->flags & WIRE_EVERYONE) || (a->n == 0 && !(a->flags & WIRE_MORE)), WIRE_FAULT_USE);
     unsigned max = a->kind == WIRE_FOUND ? WIRE_OWNERS_MAX : a->kind == WIRE_LEARNING ? WIRE_MISSING_MAX : 0;
-    bool may_be_none = a->kind == WIRE_ABSENT || (a->kind == WIRE_LEARNING && a->flags & WIRE_MORE);
+    bool may_be_none = a->kind == WIRE_ABSENT || a->flags & (WIRE_MORE | WIRE_EVERYONE);
     wire_require(c, a->n <= max && (a->n >= 1 || may_be_none), WIRE_FAULT_MEMBER);
+}
+
+static void member(struct wire_cursor *c, uint16_t *number)
+{
+    wire_u16(c, number);
+    wire_require(c, *number != WIRE_MEMBER_NONE, WIRE_FAULT_MEMBER);
+}
+
+static void location(struct wire_cursor *c, struct wire_location *l)
+{
+    uint8_t down = c->out ? l->down : 0;
+    member(c, &l->member);
+    wire_u8(c, &down);
+    wire_zeros(c, 1);
+    wire_require(c, down <= 1, WIRE_FAULT_FLAG);
+    l->down = down == 1;
+    wire_version(c, &l->version);
+    wire_u64(c, &l->size);
+    wire_require(c, l->size <= OBJECT_MAX, WIRE_FAULT_RANGE);
+    wire_u64(c, &l->lineage);
 }
 
 static void answer(struct wire_cursor *c, struct wire_answer *a)
 {
     answer_head(c, a);
+    if (!c->fault && a->flags & WIRE_TOMBSTONE)
+        wire_version(c, &a->removed);
     for (unsigned k = 0; !c->fault && k < a->n; k++) {
-        wire_u16(c, &a->member[k]);
-        wire_require(c, a->member[k] != WIRE_MEMBER_NONE, WIRE_FAULT_MEMBER);
+        if (a->kind == WIRE_FOUND)
+            location(c, &a->at[k]);
+        else
+            member(c, &a->missing[k]);
     }
-    if (c->fault)
-        return;
-    if (a->kind == WIRE_FOUND || (a->kind == WIRE_ABSENT && a->flags & WIRE_TOMBSTONE))
-        wire_version(c, &a->version);
-    if (a->kind == WIRE_FOUND) {
-        wire_u64(c, &a->size);
-        wire_require(c, a->size <= OBJECT_MAX, WIRE_FAULT_RANGE);
-        wire_u64(c, &a->lineage);
-        if (a->flags & WIRE_LEASED_TOO)
-            lease(c, &a->lease);
-    }
+    if (!c->fault && a->flags & WIRE_LEASED_TOO)
+        lease(c, &a->lease);
 }
 
 static void entry(struct wire_cursor *c, struct wire_entry *e)
 {
+    uint8_t replaceable = c->out ? e->replaceable : 0;
     wire_u8(c, &e->kind);
-    wire_zeros(c, 7);
+    wire_u8(c, &replaceable);
+    wire_zeros(c, 6);
     wire_require(c, e->kind >= WIRE_OBJECT && e->kind <= WIRE_BURIED, WIRE_FAULT_ENUM);
+    wire_require(c, replaceable <= 1, WIRE_FAULT_FLAG);
+    e->replaceable = replaceable == 1;
     wire_version(c, &e->version);
+    wire_require(c, e->version.counter >= 1, WIRE_FAULT_COUNTER);
     wire_u64(c, &e->size);
     wire_u64(c, &e->lineage);
     wire_require(c, e->size <= OBJECT_MAX, WIRE_FAULT_RANGE);
     wire_require(c, e->kind == WIRE_OBJECT || (e->size == 0 && e->lineage == 0), WIRE_FAULT_USE);
+    wire_u64(c, &e->route);
     wire_key(c, &e->key);
 }
 
@@ -106,7 +134,7 @@ static void published(struct wire_cursor *c, struct wire_item *i)
     wire_u8(c, &i->published.kind);
     wire_zeros(c, 7);
     wire_counter(c, &i->published.counter);
-    wire_require(c, i->published.kind <= WIRE_SUPERSEDED, WIRE_FAULT_ENUM);
+    wire_require(c, i->published.kind <= WIRE_FULL, WIRE_FAULT_ENUM);
     wire_require(c, i->published.kind == WIRE_SUPERSEDED || i->published.counter == 0, WIRE_FAULT_USE);
 }
 

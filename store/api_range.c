@@ -1,18 +1,15 @@
 /* api_range.c: copies out of an object: get_into, get_range. */
+#include "store/pull.h"
 #include "store/read.h"
 
 #include <errno.h>
 #include <string.h>
 
-long berth_get_into(struct berth *b, struct berth_key key, void *buffer, size_t size, unsigned flags, int64_t deadline)
+static long copy_out(struct berth *b, struct client_thread *t, const struct berth_key *key, void *buffer, size_t size,
+                     unsigned flags, int64_t deadline)
 {
     struct found f;
-    int rc = read_check_get(b, &key, buffer ? buffer : size ? NULL : "", flags);
-    if (rc) {
-        return rc;
-    }
-    struct client_thread *t = thread_self();
-    rc = read_pin(b, t, &key, flags, deadline, &f);
+    int rc = read_pin(b, t, key, flags, deadline, &f);
     if (rc) {
         return rc;
     }
@@ -22,13 +19,38 @@ long berth_get_into(struct berth *b, struct berth_key key, void *buffer, size_t 
         memcpy(buffer, read_payload(b, h), n);
     }
     pin_drop(b, t, f.entry);
-    if (n <= size) {
-        return (long)n;
+    return n <= size ? (long)n : pull_too_large(n, size);
+}
+
+/* Where the node is in this process its transport writes into the caller's memory, and no slot is needed. */
+static long pull_out(struct berth *b, struct client_thread *t, const struct berth_key *key, void *buffer, size_t size,
+                     unsigned flags, int64_t deadline)
+{
+    unsigned local = flags & ~PULL_READ_FLAGS;
+    long rc = -ENOENT;
+    bool look = !(flags & BERTH_FRESH);
+    for (unsigned i = 0; i < PULL_TRIES; i++) {
+        rc = look ? copy_out(b, t, key, buffer, size, local, deadline) : -ENOENT;
+        rc = rc == -ENOENT ? pull_into(b, key, buffer, size, flags, deadline) : rc;
+        if (rc != PULL_IS_HERE) {
+            return rc;
+        }
+        look = true;
     }
-    uint64_t figure[4] = {n};
-    berth_fail(-ENOSPC, "the object has %llu bytes, the buffer %zu: give a larger one", (unsigned long long)n, size);
-    berth_fail_figures(figure);
-    return -ENOSPC;
+    return berth_fail_plain(BERTH_ENOTNOW);
+}
+
+long berth_get_into(struct berth *b, struct berth_key key, void *buffer, size_t size, unsigned flags, int64_t deadline)
+{
+    int rc = read_check_get(b, &key, buffer ? buffer : size ? NULL : "", flags);
+    if (rc) {
+        return rc;
+    }
+    struct client_thread *t = thread_self();
+    if ((flags & (BERTH_PEERS | BERTH_WAIT)) == BERTH_PEERS && pull_direct(b)) {
+        return pull_out(b, t, &key, buffer, size, flags, deadline);
+    }
+    return copy_out(b, t, &key, buffer, size, flags, deadline);
 }
 
 /* ---- ranges ---- */

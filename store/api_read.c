@@ -1,5 +1,6 @@
 /* api_read.c: get, get_many, prefix, exists, release. */
 #include "store/await.h"
+#include "store/pull.h"
 #include "store/read.h"
 
 #include <errno.h>
@@ -7,20 +8,19 @@
 
 #define KEYS_MAX 65536u
 #define GROUP_TRIES 64u
-#define GET_FLAGS (BERTH_VERIFY | BERTH_NO_TOUCH | BERTH_LOCAL | BERTH_WAIT)
+#define GET_FLAGS (BERTH_VERIFY | BERTH_NO_TOUCH | BERTH_LOCAL | BERTH_WAIT | BERTH_PEERS | BERTH_FRESH)
 #define MANY_FLAGS (GET_FLAGS | BERTH_SAME_GROUP)
-#define LATER_FLAGS (BERTH_PEERS | BERTH_FRESH)
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
 #define TOUCH_MAX 512u /* slots told to the node in one piece */
 
 static int check_flags(unsigned flags, unsigned allowed)
 {
-    if (flags & LATER_FLAGS) {
-        return berth_fail(-EOPNOTSUPP, "flag 0x%x belongs to a later version: leave it out", flags & LATER_FLAGS);
-    }
     if (flags & ~allowed) {
         return berth_fail(-EINVAL, "flag 0x%x is not known here: leave it out", flags & ~allowed);
+    }
+    if ((flags & BERTH_FRESH) && !(flags & BERTH_PEERS)) {
+        return berth_fail(-EINVAL, "BERTH_FRESH asks peers: set BERTH_PEERS too");
     }
     return 0;
 }
@@ -29,7 +29,8 @@ static int check_flags(unsigned flags, unsigned allowed)
 
 static inline bool bad_get(struct berth *b, const struct berth_key *key, const void *out, unsigned flags)
 {
-    return !b || !client_lives(b) || !key->data || key->size - 1 >= BERTH_KEY_MAX || !out || (flags & ~GET_FLAGS);
+    return !b || !client_lives(b) || !key->data || key->size - 1 >= BERTH_KEY_MAX || !out || (flags & ~GET_FLAGS) ||
+           (flags & PULL_READ_FLAGS) == BERTH_FRESH;
 }
 
 static int refuse_get(struct berth *b, const struct berth_key *key, unsigned flags)
@@ -48,7 +49,7 @@ int read_check_get(struct berth *b, const struct berth_key *key, const void *out
 static int fail_get(struct berth *b, struct client_thread *t, unsigned flags, int rc)
 {
     stat_add(b, t, LANE_MISSES, 1);
-    return berth_fail_plain(rc == BERTH_ENODE && !(flags & BERTH_WAIT) ? -ENOENT : rc);
+    return berth_fail_plain(rc == BERTH_ENODE && !(flags & (BERTH_WAIT | BERTH_PEERS)) ? -ENOENT : rc);
 }
 
 /* After a miss: until it is there, or the node says why it will not be. */
@@ -69,6 +70,24 @@ static __attribute__((noinline)) int await_pin(struct berth *b, struct client_th
     return rc;
 }
 
+/* After a miss, or at once where the newest is wanted: from peers into this pool, and pinned here. */
+static __attribute__((noinline)) int peers_pin(struct berth *b, struct client_thread *t, const struct berth_key *key,
+                                               const struct wanted *w, unsigned flags, int64_t deadline,
+                                               struct found *f)
+{
+    for (unsigned i = 0; i < PULL_TRIES; i++) {
+        int rc = pull_key(b, key, flags, deadline);
+        if (rc && rc != -ENOENT) {
+            return rc;
+        }
+        int here = read_pin_slowly(b, t, w, deadline, f);
+        if (here != -ENOENT || rc) {
+            return here; /* which a put of this node may have brought meanwhile */
+        }
+    }
+    return BERTH_ENOTNOW;
+}
+
 /* Pinned and accepted, or the error. */
 static inline int pin_one(struct berth *b, struct client_thread *t, const struct berth_key *key, unsigned flags,
                           int64_t deadline, struct found *f)
@@ -78,9 +97,13 @@ static inline int pin_one(struct berth *b, struct client_thread *t, const struct
     if (__builtin_expect(read_refused(b), 0)) {
         return berth_fail_plain(BERTH_EQUOTA);
     }
-    if (__builtin_expect(find_pin_walk(b, t, &w, f) != STEP_DONE, 0)) {
-        int rc = read_pin_slowly(b, t, &w, deadline, f);
-        rc = rc == -ENOENT && (flags & BERTH_WAIT) ? await_pin(b, t, key, &w, deadline, f) : rc;
+    if (__builtin_expect((flags & BERTH_FRESH) || find_pin_walk(b, t, &w, f) != STEP_DONE, 0)) {
+        int rc = flags & BERTH_FRESH ? -ENOENT : read_pin_slowly(b, t, &w, deadline, f);
+        if (rc == -ENOENT && (flags & BERTH_PEERS)) {
+            rc = peers_pin(b, t, key, &w, flags, deadline, f);
+        } else if (rc == -ENOENT && (flags & BERTH_WAIT)) {
+            rc = await_pin(b, t, key, &w, deadline, f);
+        }
         if (rc) {
             return fail_get(b, t, flags, rc);
         }
@@ -350,11 +373,48 @@ static int await_run(struct berth *b, const struct berth_key *keys, size_t got, 
     return rc;
 }
 
+/* The run as far as it goes here, then what peers have of the rest, a message at a time. */
+static long peers_prefix(struct berth *b, struct client_thread *t, const struct berth_key *keys, size_t n,
+                         unsigned flags, int64_t deadline, struct berth_view *v)
+{
+    size_t got = 0, pulled = 0; /* keys[0, pulled) have been pulled */
+    unsigned tries = 0;
+    for (;;) {
+        struct msg_pulled result[MSG_PULL_KEYS];
+        size_t end = flags & BERTH_FRESH ? pulled : n;
+        uint32_t taken = 0, more = 0;
+        int why = 0;
+        long run = pin_run(b, t, keys + got, end - got, flags, deadline, v + got, &why);
+        got += run > 0 ? (size_t)run : 0;
+        tries += got < pulled; /* gone again */
+        if (run < 0 || got == n || (why && why != -ENOENT) || tries > PULL_TRIES) {
+            return run < 0 ? berth_fail_plain((int)run) : (long)got;
+        }
+        int rc = pull_keys(b, keys + got, NULL, (uint32_t)(n - got < MSG_PULL_KEYS ? n - got : MSG_PULL_KEYS), flags,
+                           true, deadline, result, &taken);
+        if (rc && rc != -ETIMEDOUT) {
+            berth_release(b, v, got);
+            return berth_fail_plain(rc);
+        }
+        while (rc == 0 && more < taken && result[more].status >= 0) {
+            more++;
+        }
+        pulled = got + more;
+        n = more < taken ? pulled : n;
+        if (got == n) {
+            return (long)got;
+        }
+    }
+}
+
 static long pin_prefix(struct berth *b, struct client_thread *t, const struct berth_key *keys, size_t n, unsigned flags,
                        int64_t deadline, struct berth_view *v)
 {
     size_t got = 0;
     bool last = !(flags & BERTH_WAIT) || deadline <= BERTH_NOW;
+    if (flags & BERTH_PEERS) {
+        return peers_prefix(b, t, keys, n, flags, deadline, v);
+    }
     for (;;) {
         int why;
         long more = pin_run(b, t, keys + got, n - got, flags, deadline, v + got, &why);
@@ -408,16 +468,51 @@ static size_t await_missing(struct berth *b, struct client_thread *t, const stru
     return got;
 }
 
+/* How many more there are after a pull of what is missing, a message at a time. */
+static size_t pull_missing(struct berth *b, struct client_thread *t, const struct berth_key *keys, size_t n,
+                           unsigned flags, int64_t deadline, struct berth_view *v)
+{
+    uint32_t index[MSG_PULL_KEYS];
+    struct msg_pulled result[MSG_PULL_KEYS];
+    size_t got = 0, at = 0;
+    for (;;) {
+        uint32_t count = 0, taken = 0;
+        for (; at < n && count < MSG_PULL_KEYS; at++) {
+            if (!v[at].data && v[at].status == -ENOENT) {
+                index[count++] = (uint32_t)at;
+            }
+        }
+        if (count == 0) {
+            return got;
+        }
+        int rc = pull_keys(b, keys, index, count, flags, false, deadline, result, &taken);
+        at = taken < count ? index[taken] : at;
+        for (uint32_t i = 0; i < taken; i++) {
+            struct berth_view *one = &v[index[i]];
+            int why = rc ? rc : result[i].status < 0 ? result[i].status : 0;
+            size_t more = why ? 0 : pin_views(b, t, &keys[index[i]], 1, flags, deadline, false, one, &why);
+            got += more;
+            one->status = more ? 0 : why ? why : BERTH_ENOTNOW;
+            one->status = !more && rc == 0 && result[i].status >= 0 && why == -ENOENT ? BERTH_ENOTNOW : one->status;
+        }
+    }
+}
+
 static long pin_all(struct berth *b, struct client_thread *t, const struct berth_key *keys, size_t n, unsigned flags,
                     int64_t deadline, struct berth_view *v)
 {
     size_t got = 0;
-    for (size_t i = 0; i < n; i += READ_BATCH) {
+    for (size_t i = 0; i < n && (flags & BERTH_FRESH); i++) {
+        v[i] = (struct berth_view){.status = -ENOENT};
+    }
+    for (size_t i = 0; i < n && !(flags & BERTH_FRESH); i += READ_BATCH) {
         uint32_t part = n - i < READ_BATCH ? (uint32_t)(n - i) : READ_BATCH;
         int why = 0;
         got += pin_views(b, t, keys + i, part, flags, deadline, false, v + i, &why);
     }
-    if (got < n && (flags & BERTH_WAIT) && deadline > BERTH_NOW) {
+    if (got < n && (flags & BERTH_PEERS)) {
+        got += pull_missing(b, t, keys, n, flags, deadline, v);
+    } else if (got < n && (flags & BERTH_WAIT) && deadline > BERTH_NOW) {
         got += await_missing(b, t, keys, n, flags, deadline, v);
     }
     return (long)got;

@@ -147,10 +147,19 @@ enum berth_flags {
                                    nobody writes is waited for too: somebody may create it. BERTH_NOW waits for
                                    nothing, BERTH_FOREVER without end. What a call has found stays pinned while it
                                    waits for the rest */
-    /* reserved, refused with -EOPNOTSUPP: */
-    BERTH_PEERS = 1u << 16, /* look on peers */
-    BERTH_FRESH = 1u << 18  /* ask the home for the newest version */
+    BERTH_PEERS = 1u << 16,     /* get, get_into, get_range, get_many, prefix: what is not here is pulled from peers
+                                   into this pool, under a lease, and pinned here as any other object. Nothing is asked
+                                   where it is here. The deadline is that of the whole call: -ETIMEDOUT; BERTH_NOW asks
+                                   nobody, BERTH_FOREVER waits as long as there is somebody to ask. Without peers what
+                                   is not here is -ENOENT. Also BERTH_EUNSURE, BERTH_ENOTNOW, BERTH_ECORRUPT,
+                                   BERTH_EREADONLY (another user's node), and what berth_put says of room.
+                                   With BERTH_VERIFY what comes is compared with its checksum on its way, whatever the
+                                   node's setting `verify` is. get_into of an embedded node needs no room in the pool:
+                                   the bytes go straight into the caller's memory. */
+    BERTH_FRESH = 1u << 18 /* with BERTH_PEERS, in a replaceable namespace: the home is asked for the newest version
+                                   even though one is here */
 };
+#define BERTH_PULL_MAX 256u /* keys of one BERTH_OP_PULL */
 
 struct berth_open_opts {
     size_t size;      /* sizeof(struct berth_open_opts) */
@@ -388,10 +397,15 @@ enum berth_opcode {
     BERTH_OP_STAT = 10,      /* key, stat */
     BERTH_OP_GET_RANGE = 11, /* key, ranges, n, flags; result is the bytes copied */
     BERTH_OPCODES = 12,
-    /* reserved, -EOPNOTSUPP: */
+    /* data: the operation to cancel, submitted to this queue: a pull, or a read with BERTH_PEERS that is at its peers.
+     * Result 0: it has completed, with -ECANCELED unless it was done before, and nothing writes into its memory any more;
+     * -ENOENT: no such pull is under way; -EALREADY: it is being cancelled. */
     BERTH_OP_CANCEL = 32,
-    BERTH_OP_PURGE = 33,
-    BERTH_OP_PULL = 34
+    /* key, or n keys at data (struct berth_key, 1 to BERTH_PULL_MAX; -E2BIG: too long together), flags: from peers into
+     * this pool, and not pinned. Result of one: 0, BERTH_KEPT (it was here), or its error; of n: how many are here. */
+    BERTH_OP_PULL = 34,
+    /* reserved, -EOPNOTSUPP: */
+    BERTH_OP_PURGE = 33
 };
 
 /* One operation: the caller's storage, unchanged and in place from submit until it is reaped, and so are key, data,

@@ -85,6 +85,53 @@ static int check_wait(const struct msg_head *m)
     return at == end ? 0 : -EINVAL;
 }
 
+static int check_pull_key(const struct msg_pull *p, const struct msg_pull_key *k, size_t left)
+{
+    if (left < sizeof *k || bad_key(k->key_size)) {
+        return -EINVAL;
+    }
+    size_t more = ((k->key_size + 7u) & ~7u) + (size_t)k->n_ranges * sizeof(struct msg_pull_range);
+    bool placed = k->to || k->room || k->n_ranges;
+    if (left - sizeof *k < more || (p->kind == MSG_PULL_REPLICA && placed) || k->to > MSG_PULL_PLACE_MAX ||
+        k->room > MSG_PULL_PLACE_MAX || (k->n_ranges && (k->to || k->room))) {
+        return -EINVAL;
+    }
+    const struct msg_pull_range *r = msg_pull_ranges(k);
+    for (uint32_t i = 0; i < k->n_ranges; i++) {
+        if (r[i].offset > OBJECT_MAX || r[i].length > OBJECT_MAX || r[i].to > MSG_PULL_PLACE_MAX) {
+            return -EINVAL;
+        }
+    }
+    return 0;
+}
+
+static int check_pull(const struct msg_head *m)
+{
+    const struct msg_pull *p = (const struct msg_pull *)m;
+    if (short_of(m, sizeof *p) || p->count < 1 || p->count > MSG_PULL_KEYS || (p->flags & ~MSG_PULL_FLAGS) != 0 ||
+        p->kind >= MSG_PULL_KINDS || (p->kind == MSG_PULL_REPLICA) != (p->buffer == 0)) {
+        return -EINVAL;
+    }
+    if (p->kind == MSG_PULL_BUFFER && p->buffer > UINT64_MAX / 2) {
+        return -EINVAL;
+    }
+    const uint8_t *end = (const uint8_t *)m + m->bytes;
+    const struct msg_pull_key *k = (const struct msg_pull_key *)(p + 1);
+    for (uint32_t i = 0; i < p->count; i++) {
+        int rc = check_pull_key(p, k, (size_t)(end - (const uint8_t *)k));
+        if (rc) {
+            return rc;
+        }
+        k = msg_pull_next(k);
+    }
+    return (const uint8_t *)k == end ? 0 : -EINVAL;
+}
+
+static int check_cancel(const struct msg_head *m)
+{
+    return exact(m, sizeof(struct msg_cancel), 0);
+}
+
 static int check_seal(const struct msg_head *m)
 {
     const struct msg_seal *s = (const struct msg_seal *)m;
@@ -187,7 +234,7 @@ static int (*const checks[MSG_CODES])(const struct msg_head *m) = {
     [MSG_LIST] = check_list,     [MSG_FIND] = check_key,     [MSG_NAMESPACE] = check_namespace,
     [MSG_GROW] = check_grow,     [MSG_QUERY] = check_query,  [MSG_RESUME] = check_tokens,
     [MSG_DETACH] = check_detach, [MSG_REVOKE] = check_key,   [MSG_SUMS] = check_sums,
-    [MSG_WAIT] = check_wait,
+    [MSG_WAIT] = check_wait,     [MSG_PULL] = check_pull,    [MSG_CANCEL] = check_cancel,
 };
 
 int msg_check(const struct msg_head *m, uint32_t bytes)
@@ -222,6 +269,8 @@ uint32_t msg_reply_max(const struct msg_head *m)
         return fixed + (((const struct msg_seal *)m)->count + 7) / 8;
     case MSG_WAIT:
         return fixed + ((const struct msg_wait *)m)->count;
+    case MSG_PULL:
+        return fixed + ((const struct msg_pull *)m)->count * (uint32_t)sizeof(struct msg_pulled);
     case MSG_STAT:
         return fixed + (uint32_t)sizeof(struct msg_stat) + KEY_MAX +
                HOLDS_MAX * ((uint32_t)sizeof(struct msg_stat_hold) + LABEL_MAX + 1);

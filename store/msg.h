@@ -30,11 +30,11 @@ enum msg_op {
     MSG_REVOKE = 17, /* end the process that pins a key (pins --revoke) */
     MSG_SUMS = 18,   /* checksums of a draft's segments, ahead of its SEAL */
     MSG_OPS = 19,
-    MSG_WAIT = 34, /* until keys are ready, given up, or time is up */
+    MSG_CANCEL = 32, /* of a PULL */
+    MSG_WAIT = 34,   /* until keys are ready, given up, or time is up */
+    MSG_PULL = 35,   /* objects of other nodes: into the pool, or into the caller's memory */
     /* reserved, refused: */
-    MSG_CANCEL = 32,
     MSG_PURGE = 33,
-    MSG_PULL = 35,
     MSG_RANGE = 36,
     MSG_CODES = 37 /* above all of them */
 };
@@ -181,6 +181,65 @@ enum msg_wait_state {
     WAIT_STATES
 };
 
+#define MSG_PULL_KEYS 256u
+
+enum msg_pull_flags {
+    MSG_PULL_VERIFY = 1,
+    MSG_PULL_WAIT = 2,   /* for keys that are not there yet, until the deadline */
+    MSG_PULL_FRESH = 4,  /* the home is asked for the newest version */
+    MSG_PULL_PREFIX = 8, /* keys in order: the longest run that is there */
+    MSG_PULL_FLAGS = 15
+};
+
+enum msg_pull_kind {
+    MSG_PULL_REPLICA = 0, /* into the pool, as objects of this node too */
+    MSG_PULL_BUFFER = 1,  /* into memory of the process that the node runs in: `buffer` is an address there */
+    MSG_PULL_KINDS
+};
+
+struct msg_pull { /* answered when every key is settled and nothing is written to `buffer` any more */
+    struct msg_head head;
+    uint32_t count;   /* 1..MSG_PULL_KEYS */
+    uint16_t flags;   /* msg_pull_flags */
+    uint16_t kind;    /* msg_pull_kind */
+    uint64_t buffer;  /* REPLICA: 0 */
+    uint64_t lineage; /* objects of another are refused; 0: any */
+    /* for each: struct msg_pull_key, key, padded to 8, struct msg_pull_range[n_ranges] */
+};
+struct msg_pull_key {
+    uint64_t route;    /* 0: the key's own hash decides its homes */
+    uint64_t to, room; /* BUFFER without ranges: the object goes to buffer[to, to + room); REPLICA: 0 */
+    uint32_t ns;
+    uint16_t key_size;
+    uint16_t n_ranges; /* REPLICA: 0 */
+};
+struct msg_pull_range {
+    uint64_t offset, length; /* in the object */
+    uint64_t to;             /* in the buffer */
+};
+
+/* A range or a place that does not wrap and is no larger than an object. */
+#define MSG_PULL_PLACE_MAX (UINT64_MAX / 4)
+
+static inline const void *msg_pull_name(const struct msg_pull_key *k)
+{
+    return k + 1;
+}
+static inline const struct msg_pull_range *msg_pull_ranges(const struct msg_pull_key *k)
+{
+    return (const struct msg_pull_range *)(const void *)((const uint8_t *)(k + 1) + ((k->key_size + 7u) & ~7u));
+}
+/* The one behind it, in a message that was checked. */
+static inline const struct msg_pull_key *msg_pull_next(const struct msg_pull_key *k)
+{
+    return (const struct msg_pull_key *)(const void *)(msg_pull_ranges(k) + k->n_ranges);
+}
+
+struct msg_cancel { /* answered when the PULL was: 0; -ENOENT: none is under way; -EALREADY: cancelled before */
+    struct msg_head head;
+    uint64_t target; /* id of the PULL */
+};
+
 struct msg_namespace {
     struct msg_head head;
     uint32_t name_size; /* 1..NAME_MAX_BYTES */
@@ -229,6 +288,20 @@ _Static_assert(sizeof(struct msg_reply) == 72, "reply");
  * STAT: struct msg_stat, key, then holds as msg_stat_hold + label; LIST: struct msg_stat + key each, padded to 8.
  * FIND: one msg_token. NAMESPACE: status = flags, counter = id. GROW: counter = entries acknowledged.
  * QUERY: text; figure[0] = its whole length. */
+enum msg_pulled_flags { MSG_PULLED_VERIFIED = 1, MSG_PULLED_SHARED = 2, MSG_PULLED_LOCAL = 4 };
+
+struct
+    msg_pulled { /* PULL: msg_pulled[count]; status: how many have a status from 0 on, with PREFIX the run's length */
+    int32_t status;  /* 0, 1 (BERTH_KEPT): it is here already; or a negative error: replication/pull.h */
+    uint16_t member; /* who sent it; UINT16_MAX: nobody */
+    uint16_t flags;  /* msg_pulled_flags */
+    uint64_t size;   /* bytes of the object; also of one that was larger than its room */
+    uint64_t moved;  /* bytes that came for it, in vain too */
+    uint64_t copied; /* of these by a CPU of the node */
+    uint64_t counter, region;
+};
+_Static_assert(sizeof(struct msg_pulled) == 48, "pulled");
+
 struct msg_stat {
     uint64_t counter;
     uint64_t region;

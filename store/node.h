@@ -127,6 +127,7 @@ struct node_publication {
     uint64_t route;           /* 0: the key's own hash; nothing keeps another yet */
     uint64_t counter, region; /* REMOVED: of the removal */
     uint64_t size, lineage;
+    bool replaceable; /* its namespace is */
 };
 
 #define REVOKE_MAX 64u /* objects of one key that one revoke looks at: itself, and removed ones that are still read */
@@ -142,11 +143,13 @@ enum node_command_kind {
     CMD_GROW,   /* session, n_slots: acknowledge this many pin entries, then reply as `reply` says */
     CMD_LOG,    /* level, text */
     CMD_STOPPED,
-    CMD_PUBLISHED, /* published: what a commit changed, in the order of its effects; several where it is much */
-    CMD_LEASED,    /* lease: answers EV_LEASE */
-    CMD_RENEWED,   /* lease: answers EV_RENEW */
-    CMD_RECALL,    /* lease: ask the peer for these; they are renewed for transfers in flight only */
-    CMD_SERVE      /* lease: answers EV_SERVE_BEGIN */
+    CMD_PUBLISHED,  /* published: what a commit changed, in the order of its effects; several where it is much */
+    CMD_LEASED,     /* lease: answers EV_LEASE */
+    CMD_RENEWED,    /* lease: answers EV_RENEW */
+    CMD_RECALL,     /* lease: ask the peer for these; they are renewed for transfers in flight only */
+    CMD_SERVE,      /* lease: answers EV_SERVE_BEGIN */
+    CMD_PULL,       /* session, message: a PULL, which the shell carries out and answers */
+    CMD_CANCEL_PULL /* session, message: the same of a CANCEL */
 };
 
 struct node_command {
@@ -292,6 +295,9 @@ uint32_t node_namespace_id(const char *name, size_t size);
 /* A known namespace whose id is another, as nodes gave them before there were peers; NULL: all are alike. Its objects
  * mean nothing to other nodes. */
 const char *node_namespace_numbered(const struct node *n);
+
+/* Whether a put replaces in this namespace (names_replaceable). */
+bool node_namespace_replaceable(const struct node *n, uint32_t ns);
 
 /* The greatest version counter given or seen (rule 28). */
 uint64_t node_seen(const struct node *n);

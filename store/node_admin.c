@@ -276,6 +276,11 @@ bool names_replaceable(const struct node *n, uint32_t ns)
     return x && x->flags & NAMESPACE_REPLACEABLE;
 }
 
+bool node_namespace_replaceable(const struct node *n, uint32_t ns)
+{
+    return names_replaceable(n, ns);
+}
+
 static struct names *names_named(const struct node *n, const char *name, size_t size)
 {
     for (uint32_t i = 0; i < n->n_names; i++) {

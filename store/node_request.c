@@ -211,6 +211,32 @@ static void request_query(struct node *n, struct session *s, const struct msg_he
     }
 }
 
+static void request_pull(struct node *n, struct session *s, const struct msg_head *m, int64_t taken)
+{
+    (void)taken;
+    const struct msg_pull *p = (const struct msg_pull *)m;
+    const struct msg_pull_key *k = (const struct msg_pull_key *)(p + 1);
+    for (uint32_t i = 0; i < p->count; i++, k = msg_pull_next(k)) {
+        if (!names_known(n, k->ns)) {
+            refuse(n, s->id, m, -EINVAL);
+            return;
+        }
+    }
+    struct node_command *c = command_add(n, CMD_PULL, s->id);
+    if (c) {
+        c->message = m;
+    }
+}
+
+static void request_cancel(struct node *n, struct session *s, const struct msg_head *m, int64_t taken)
+{
+    (void)taken;
+    struct node_command *c = command_add(n, CMD_CANCEL_PULL, s->id);
+    if (c) {
+        c->message = m;
+    }
+}
+
 struct operation {
     void (*run)(struct node *n, struct session *s, const struct msg_head *m, int64_t taken);
     bool writes;  /* refused to a session that may only read */
@@ -238,6 +264,8 @@ static const struct operation operations[MSG_CODES] = {
     [MSG_RESUME] = {.run = request_resume},
     [MSG_REVOKE] = {.run = request_revoke, .writes = true},
     [MSG_WAIT] = {.run = request_wait},
+    [MSG_PULL] = {.run = request_pull},
+    [MSG_CANCEL] = {.run = request_cancel},
 };
 
 void request_run(struct node *n, struct session *s, const struct msg_head *m, int64_t taken)

@@ -190,6 +190,11 @@ void berth_queue_close(struct berth_queue *q)
     bool forked = client_life(b) == LIFE_FORKED;
     int64_t until = berth_deadline(forked ? 0 : b->timeout_ns);
     struct berth_op *op;
+    if (!forked) { /* their memory is written until they end */
+        pthread_mutex_lock(&b->lock);
+        queue_cancel_pulls(q);
+        pthread_mutex_unlock(&b->lock);
+    }
     while (!forked && berth_reap(q, &op, 1, until) > 0) {
         if (op->opcode == BERTH_OP_GET && op->result == 0) {
             berth_release(b, op->view, 1);
@@ -233,7 +238,7 @@ int berth_submit(struct berth_queue *q, struct berth_op *ops, size_t n)
         pthread_mutex_lock(&b->lock);
         bool room = q->taken < q->depth && !(b->calls.unsent && b->calls.state == CALLS_UP);
         struct berth_op *op = &ops[taken];
-        op->reserved[1] = 0;
+        op->reserved[1] = op->reserved[2] = 0;
         bool at_once = room && queue_at_once(op);
         if (room && !at_once) {
             op_append(&q->parked, op);

@@ -36,9 +36,11 @@ void queue_begin(struct berth_queue *q);
 static inline bool queue_at_once(const struct berth_op *op)
 {
     return op->opcode == BERTH_OP_NOP || op->opcode == BERTH_OP_GET || op->opcode == BERTH_OP_GET_INTO ||
-           op->opcode == BERTH_OP_GET_RANGE;
+           op->opcode == BERTH_OP_GET_RANGE || op->opcode == BERTH_OP_PULL || op->opcode == BERTH_OP_CANCEL;
 }
 void queue_run(struct berth_queue *q, struct berth_op *op);
+/* Under the lock: asks the node to end every pull of this queue; each still completes. */
+void queue_cancel_pulls(struct berth_queue *q);
 /* Under the lock: the operation has its result. */
 void queue_complete(struct berth_queue *q, struct berth_op *op, long result);
 /* Under the lock: every queue's descriptor watches the new socket instead of the old one. */

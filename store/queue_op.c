@@ -1,9 +1,29 @@
 /* queue_op.c: what each operation of a queue does when it is begun, and when its reply has come. */
 #include "store/await.h"
+#include "store/pull.h"
 #include "store/queue.h"
 #include "store/read.h"
 
 #include <errno.h>
+#include <stdlib.h>
+
+static int check_pull(struct berth *b, const struct berth_op *op)
+{
+    bool pull = op->opcode == BERTH_OP_PULL;
+    unsigned flags = pull ? BERTH_PEERS | BERTH_VERIFY | BERTH_WAIT | BERTH_FRESH : 0;
+    if (op->reserved0 || op->offset || (op->flags & ~flags) || (pull ? op->n > BERTH_PULL_MAX : !op->data)) {
+        return berth_fail(-EINVAL, "a pull or cancel with a flag, offset or count that is not known");
+    }
+    if (!pull) {
+        return 0;
+    }
+    const struct berth_key *keys = op->n ? op->data : &op->key;
+    int rc = keys ? 0 : -EINVAL;
+    for (size_t i = 0; rc == 0 && i < (op->n ? op->n : 1); i++) {
+        rc = client_check_key(b, &keys[i]);
+    }
+    return rc;
+}
 
 /* What an operation's arguments say is wrong with them. */
 static int check(const struct berth_queue *q, const struct berth_op *op)
@@ -13,12 +33,18 @@ static int check(const struct berth_queue *q, const struct berth_op *op)
     if (rc) {
         return rc;
     }
-    if (op->opcode == BERTH_OP_CANCEL || op->opcode == BERTH_OP_PURGE || op->opcode == BERTH_OP_PULL) {
+    if (op->opcode == BERTH_OP_PULL || op->opcode == BERTH_OP_CANCEL) {
+        return check_pull(b, op);
+    }
+    if (op->opcode == BERTH_OP_PURGE) {
         return berth_fail(-EOPNOTSUPP, "operation %u belongs to a later version", op->opcode);
     }
     bool reads = op->opcode == BERTH_OP_GET || op->opcode == BERTH_OP_GET_INTO || op->opcode == BERTH_OP_GET_RANGE;
     if (op->opcode >= BERTH_OPCODES || op->reserved0 || op->offset || (op->flags && !reads)) {
         return berth_fail(-EINVAL, "operation %u is not known, or has a flag or offset that is not", op->opcode);
+    }
+    if ((op->flags & PULL_READ_FLAGS) == BERTH_FRESH) {
+        return berth_fail(-EINVAL, "BERTH_FRESH asks peers: set BERTH_PEERS too");
     }
     switch (op->opcode) {
     case BERTH_OP_NOP:
@@ -106,11 +132,11 @@ static enum begun done_with(struct berth_queue *q, struct berth_op *op, long res
 }
 
 /* Under the lock. */
-static enum begun fly_locked(struct berth_queue *q, struct berth_op *op, struct call *c)
+static enum begun fly_locked(struct berth_queue *q, struct berth_op *op, struct call *c, call_done *done)
 {
     c->queue = q;
     c->arg = op;
-    c->done = op_done;
+    c->done = done;
     q->removing += op->opcode == BERTH_OP_REMOVE;
     int rc = call_submit(q->b, c);
     if (rc) {
@@ -160,7 +186,7 @@ static void joined(struct berth *b, struct call *c, int status, const struct msg
     struct call *again = build_create(b, &op->key, op->size, op->put);
     if (again) {
         call_deadline(b, again, op_deadline(op));
-        fly_locked(q, op, again);
+        fly_locked(q, op, again, op_done);
     } else {
         queue_complete(q, op, -ENOMEM);
     }
@@ -202,7 +228,7 @@ static enum begun fly(struct berth_queue *q, struct berth_op *op, struct call *c
             op->draft[i].data = NULL;
         }
     }
-    enum begun begun = fly_locked(q, op, c);
+    enum begun begun = fly_locked(q, op, c, op_done);
     pthread_mutex_unlock(&q->b->lock);
     return begun;
 }
@@ -283,7 +309,7 @@ static enum begun begin_put(struct berth_queue *q, struct berth_op *op)
     if (c) {
         c->want = grant_want(b, c->pages);
         ((struct msg_put *)c->message)->want = c->want;
-        begun = fly_locked(q, op, c);
+        begun = fly_locked(q, op, c, op_done);
     } else {
         grant_came(b, grant_pages(op->size), 0, &token, 1);
         queue_complete(q, op, -ENOMEM);
@@ -302,6 +328,124 @@ static enum begun begin_create(struct berth_queue *q, struct berth_op *op)
     return fly(q, op, build_create(q->b, &op->key, op->size, op->put));
 }
 
+/* ---- pulls ---- */
+
+static void pulled(struct berth *b, struct call *c, int status, const struct msg_reply *r, uint32_t bytes)
+{
+    struct berth_queue *q = c->queue;
+    struct berth_op *op = c->arg;
+    struct msg_pulled p = {0};
+    bool into = ((const struct msg_pull *)c->message)->kind == MSG_PULL_BUFFER;
+    int rc = pull_outcome(status, r, bytes, 1, &p);
+    rc = rc ? rc : p.status;
+    if (rc < 0 || (into && rc == 0)) {
+        queue_complete(q, op, rc < 0 ? rc : (long)p.size);
+        return;
+    }
+    op->reserved[2]++;
+    op_append(&q->again, op);
+    queue_wake(q);
+    calls_wake(b, q);
+}
+
+static struct call *build_read_pull(struct berth_queue *q, struct berth_op *op)
+{
+    uint32_t taken;
+    if (op->opcode == BERTH_OP_GET_INTO && pull_direct(q->b)) {
+        return pull_build_into(q->b, &op->key, op->data, op->size, op->flags, op->deadline);
+    }
+    return pull_build(q->b, &op->key, NULL, 1, op->flags, false, op->deadline, &taken);
+}
+
+static enum begun fly_pull(struct berth_queue *q, struct berth_op *op)
+{
+    struct call *c = build_read_pull(q, op);
+    int rc = -ENOMEM;
+    pthread_mutex_lock(&q->b->lock);
+    if (c) {
+        c->queue = q;
+        c->arg = op;
+        c->done = pulled;
+        rc = call_submit(q->b, c);
+    }
+    if (rc) {
+        queue_complete(q, op, rc);
+    }
+    pthread_mutex_unlock(&q->b->lock);
+    return rc ? BEGUN_DONE : BEGUN_FLIES;
+}
+
+/* The outcome of a BERTH_OP_PULL, whose keys nobody looks at afterwards. */
+static void brought(struct berth *b, struct call *c, int status, const struct msg_reply *r, uint32_t bytes)
+{
+    struct berth_op *op = c->arg;
+    struct msg_pulled p[MSG_PULL_KEYS];
+    uint32_t n = ((const struct msg_pull *)c->message)->count;
+    int rc = pull_outcome(status, r, bytes, n, p);
+    (void)b;
+    queue_complete(c->queue, op, rc ? rc : op->n ? r->status : p[0].status);
+}
+
+static enum begun begin_pull(struct berth_queue *q, struct berth_op *op)
+{
+    uint32_t n = op->n ? (uint32_t)op->n : 1, taken = 0;
+    struct call *c = pull_build(q->b, op->n ? op->data : &op->key, NULL, n, op->flags, false,
+                                op->deadline ? op->deadline : BERTH_FOREVER, &taken);
+    if (!c || taken < n) {
+        free(c);
+        return done_with(q, op, c ? -E2BIG : -ENOMEM);
+    }
+    pthread_mutex_lock(&q->b->lock);
+    enum begun begun = fly_locked(q, op, c, brought);
+    pthread_mutex_unlock(&q->b->lock);
+    return begun;
+}
+
+static struct call *build_cancel(uint64_t target)
+{
+    struct call *c = call_new(MSG_CANCEL, sizeof(struct msg_cancel));
+    if (c) {
+        ((struct msg_cancel *)c->message)->target = target;
+    }
+    return c;
+}
+
+static bool is_pull(struct berth_queue *q, struct call *c)
+{
+    return c->queue == q && call_head(c)->op == MSG_PULL;
+}
+
+void queue_cancel_pulls(struct berth_queue *q)
+{
+    struct call *last = q->b->calls.last; /* those that are added here stand behind it */
+    for (struct call *c = last ? q->b->calls.first : NULL; c; c = c == last ? NULL : c->next) {
+        struct call *cancel = is_pull(q, c) ? build_cancel(call_head(c)->id) : NULL;
+        if (cancel) {
+            call_submit(q->b, cancel);
+        }
+    }
+}
+
+static enum begun begin_cancel(struct berth_queue *q, struct berth_op *op)
+{
+    enum begun begun = BEGUN_DONE;
+    pthread_mutex_lock(&q->b->lock);
+    struct call *c = q->b->calls.first;
+    while (c && !(is_pull(q, c) && c->arg == op->data)) {
+        c = c->next;
+    }
+    struct call *cancel = c ? build_cancel(call_head(c)->id) : NULL;
+    if (cancel) {
+        begun = fly_locked(q, op, cancel, op_done);
+    } else {
+        queue_complete(q, op, c ? -ENOMEM : -ENOENT);
+    }
+    pthread_mutex_unlock(&q->b->lock);
+    return begun;
+}
+
+/* ---- reads ---- */
+
 static long read_now(struct berth_queue *q, struct berth_op *op, unsigned flags)
 {
     if (op->opcode == BERTH_OP_GET) {
@@ -316,8 +460,16 @@ static long read_now(struct berth_queue *q, struct berth_op *op, unsigned flags)
 /* A read that waits looks, leaves it to the node to say when to look again, and comes back through `again`. */
 static enum begun begin_read(struct berth_queue *q, struct berth_op *op)
 {
-    unsigned flags = op->flags & ~(unsigned)BERTH_WAIT;
-    long rc = read_now(q, op, flags);
+    unsigned flags = op->flags & ~(unsigned)BERTH_WAIT & ~PULL_READ_FLAGS;
+    bool fresh = (op->flags & PULL_READ_FLAGS) == PULL_READ_FLAGS && !op->reserved[2];
+    long rc = fresh ? -ENOENT : read_now(q, op, flags);
+    if (rc == -ENOENT && (op->flags & BERTH_PEERS)) {
+        bool over = op->deadline == BERTH_NOW || await_over(op->deadline);
+        if (over || op->reserved[2] >= PULL_TRIES) {
+            return done_with(q, op, over ? -ETIMEDOUT : BERTH_ENOTNOW);
+        }
+        return fly_pull(q, op);
+    }
     if (rc != -ENOENT || flags == op->flags || op->deadline == BERTH_NOW) {
         return done_with(q, op, rc);
     }
@@ -355,6 +507,10 @@ static enum begun begin(struct berth_queue *q, struct berth_op *op)
     case BERTH_OP_GET_INTO:
     case BERTH_OP_GET_RANGE:
         return begin_read(q, op);
+    case BERTH_OP_PULL:
+        return begin_pull(q, op);
+    case BERTH_OP_CANCEL:
+        return begin_cancel(q, op);
     case BERTH_OP_REMOVE:
         return fly(q, op, build_key(MSG_REMOVE, &op->key, &op->version));
     case BERTH_OP_HOLD:

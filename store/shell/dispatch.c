@@ -105,6 +105,12 @@ static void run_session_command(struct server *s, struct session *session, const
     case CMD_QUERY:
         query_run(session, (const struct msg_query *)c->message);
         break;
+    case CMD_PULL:
+        peers_pull(s->peers, session, (const struct msg_pull *)c->message);
+        break;
+    case CMD_CANCEL_PULL:
+        peers_cancel_pull(s->peers, session, (const struct msg_cancel *)c->message);
+        break;
     case CMD_GROW:
         session_grow(session, c->n_slots, c->reply);
         break;
@@ -139,7 +145,9 @@ static void run_command(struct server *s, const struct node_command *c)
         break;
     default:
         session = sessions_find(s, c->session);
-        if (session)
+        if (c->session == NODE_PULLER && c->kind == CMD_REPLY)
+            peers_reply(s->peers, c->reply);
+        else if (session)
             run_session_command(s, session, c);
     }
 }

@@ -34,6 +34,16 @@ bool peers_busy(const struct peers *p);
 /* A command of the node core that is the peers': LEASED, RENEWED, RECALL, PUBLISHED, SERVE. Called from dispatch. */
 void peers_command(struct peers *p, const struct node_command *c);
 
+/* An answer of the core to its session NODE_PULLER. Called from dispatch. */
+void peers_reply(struct peers *p, const struct msg_reply *r);
+struct session;
+/* PULL and CANCEL of a client: answered by session_reply, without peers at once: nothing is known of any key. Called
+ * from dispatch. */
+void peers_pull(struct peers *p, struct session *from, const struct msg_pull *m);
+void peers_cancel_pull(struct peers *p, struct session *from, const struct msg_cancel *m);
+/* Nobody waits for its pulls any more: they end, without an answer. From anywhere on the node's thread. */
+void peers_session_gone(struct peers *p, uint64_t session);
+
 /* GOODBYE to everybody, and no new connection. Once, before EV_STOP. */
 void peers_stop(struct peers *p);
 /* Waits a little (PEERS_LINGER_NS) for the other ends to hang up, then ends everything. */
@@ -42,6 +52,9 @@ void peers_close(struct peers *p);
 /* For reports: an array of objects, a member each; NULL: no memory. Metrics are appended to f in Prometheus' format. */
 json_t *peers_report(const struct peers *p);
 void peers_metrics(const struct peers *p, FILE *f);
+/* Of the home's table and of what this node published: {entries, bytes, locations, missing, .. told, published, queued,
+ * ..}; null without peers. */
+json_t *home_part_report(const struct peers *p);
 /* What peers get from this node: an object; and the name of who has a lease. */
 json_t *peers_remote_report(const struct peers *p, const struct node_status *st);
 void peers_holder(const struct peers *p, const struct node_lease_info *l, char *out, size_t size);

@@ -105,7 +105,7 @@ struct link {
 TAILQ_HEAD(link_list, link);
 
 struct home_part;
-struct pull_part;
+struct taking;
 struct serve_part;
 
 struct peers {
@@ -133,7 +133,7 @@ struct peers {
     char refused[TRANSPORT_WHY_MAX]; /* what the log was told last of connections that were not let in .. */
     int64_t refused_at;              /* .. when */
     struct home_part *home;
-    struct pull_part *pull;
+    struct taking *pull;
     struct serve_part *serve;
     uint8_t buffer[WIRE_MESSAGE_MAX]; /* to encode a message in, for the next link_ask, link_answer or link_tell */
 };
@@ -190,6 +190,17 @@ void peers_down(struct peers *p, uint16_t number, uint32_t serial, int32_t statu
  * link is any more; parts that were not opened are passed over. timer: when turn is wanted, CLOCK_MONOTONIC ns,
  * INT64_MAX: not. turn: at the end of each turn of the peers, whatever the reason. command: dispatch context. up,
  * down: as above. */
+/* The homes of a key, best first, at most max: how many. route 0: the key's own hash decides. */
+uint32_t home_part_homes(struct peers *p, const struct key_ref *key, uint64_t route, uint16_t *out, uint32_t max);
+struct pull_key;
+struct pull_answer;
+/* What this node's own table says of keys that it is a home of. flags: enum pull_ask_flags. out has room for n; what
+ * its `missing` point to stands until the next call. 0, or a negative error: nothing is known. */
+int home_part_ask_self(struct peers *p, const struct pull_key *keys, uint32_t n, uint32_t flags,
+                       struct pull_answer *out);
+
+void home_part_metrics(const struct peers *p, FILE *f);
+
 int home_part_open(struct peers *p, char *why, size_t why_size);
 void home_part_close(struct peers *p);
 int64_t home_part_timer(const struct peers *p);

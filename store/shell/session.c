@@ -4,6 +4,7 @@
 #include "store/shell/dispatch.h"
 #include "store/shell/liveness.h"
 #include "store/shell/log.h"
+#include "store/shell/peers.h"
 #include "store/shell/watch.h"
 
 #include <errno.h>
@@ -153,6 +154,7 @@ void session_connect(struct session *c, struct ring_shared *ring, int wake_fd)
 
 void session_disconnect(struct session *c)
 {
+    peers_session_gone(c->server->peers, c->id);
     watch_drop(&c->socket_watch);
     watch_drop(&c->bell_watch);
     close_fd(&c->socket_fd);

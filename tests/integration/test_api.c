@@ -92,9 +92,9 @@ static void arguments_are_checked(void **state)
     assert_int_equal(berth_get(embedded, key, NULL, 0, 0), -EINVAL);
     assert_int_equal(berth_get(NULL, key, &v, 0, 0), -EINVAL);
     assert_int_equal(berth_get(embedded, key, &v, 1u << 9, 0), -EINVAL);
-    assert_int_equal(berth_get(embedded, key, &v, BERTH_PEERS, 0), -EOPNOTSUPP);
-    assert_int_equal(berth_get(embedded, key, &v, BERTH_FRESH, 0), -EOPNOTSUPP);
-    assert_int_equal(berth_prefix(embedded, &key, 1, &v, BERTH_FRESH, 0), -EOPNOTSUPP);
+    assert_int_equal(berth_get(embedded, key, &v, BERTH_PEERS, 0), -ETIMEDOUT);
+    assert_int_equal(berth_get(embedded, key, &v, BERTH_FRESH, 0), -EINVAL);
+    assert_int_equal(berth_prefix(embedded, &key, 1, &v, BERTH_FRESH, 0), -EINVAL);
     assert_int_equal(berth_prefix(embedded, &none, 1, &v, 0, 0), -EINVAL);
     assert_int_equal(berth_get_many(embedded, &key, 65537, &v, 0, 0), -EINVAL);
     assert_int_equal(berth_prefix(embedded, NULL, 0, NULL, 0, 0), 0);

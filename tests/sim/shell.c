@@ -85,6 +85,8 @@ static void carry_out(struct sim *s, const struct node_command *k)
             c->refuse = k->flag;
         }
         break;
+    case CMD_PULL:
+    case CMD_CANCEL_PULL:
     case CMD_REVOKE:
     case CMD_QUERY:
         sim_violation(s, "a command that nobody asked for");

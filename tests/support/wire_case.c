@@ -117,11 +117,17 @@ static void any_body(struct wire_case *w, bool most)
         m->ask.ttl = m->head.flags & WIRE_WANT ? up_to(WIRE_TTL_MAX) : 0;
         break;
     case WIRE_PUBLISH:
-        m->publish.incarnation = draw();
+        m->publish.owner_region = draw();
+        m->publish.owner_incarnation = draw();
+        m->publish.home_region = draw();
+        m->publish.home_incarnation = draw();
         m->publish.revision = draw();
+        m->publish.stream = draw();
+        m->publish.batch = (uint32_t)draw();
         break;
     case WIRE_PUBLISHED:
-        m->incarnation = draw();
+        m->published.stream = draw();
+        m->published.batch = (uint32_t)draw();
         break;
     case WIRE_STATE:
         m->state.slot = (uint32_t)up_to(SLOT_NONE - 1);
@@ -149,30 +155,49 @@ static void any_body(struct wire_case *w, bool most)
     }
 }
 
+static void any_location(struct wire_location *l)
+{
+    *l = (struct wire_location){.member = (uint16_t)up_to(WIRE_MEMBER_NONE - 1),
+                                .down = draw_below(2),
+                                .version = any_version(),
+                                .size = up_to(OBJECT_MAX),
+                                .lineage = draw()};
+}
+
 static void any_answer(struct wire_answer *a, bool most)
 {
     a->kind = most ? WIRE_FOUND : (uint8_t)(WIRE_FOUND + draw_below(3));
-    a->flags = most ? 1 : (uint8_t)draw_below(2);
-    if (a->kind == WIRE_FOUND)
-        a->n = most ? WIRE_OWNERS_MAX : (uint8_t)one_to(WIRE_OWNERS_MAX);
-    else if (a->kind == WIRE_LEARNING)
-        a->n = (uint8_t)(a->flags ? up_to(WIRE_MISSING_MAX) : one_to(WIRE_MISSING_MAX));
-    for (unsigned i = 0; i < a->n; i++)
-        a->member[i] = (uint16_t)up_to(WIRE_MEMBER_NONE - 1);
-    if (a->kind == WIRE_FOUND || (a->kind == WIRE_ABSENT && a->flags))
-        a->version = any_version();
+    a->flags = (uint8_t)(draw() & (a->kind == WIRE_LEARNING ? WIRE_MORE : WIRE_SURE));
+    a->flags |= (uint8_t)(most ? WIRE_TOMBSTONE : draw() & WIRE_TOMBSTONE);
     if (a->kind == WIRE_FOUND) {
-        a->size = up_to(OBJECT_MAX);
-        a->lineage = draw();
-        if (a->flags)
-            any_lease(&a->lease);
+        a->n = most ? WIRE_OWNERS_MAX : (uint8_t)one_to(WIRE_OWNERS_MAX);
+        a->flags |= (uint8_t)(most ? WIRE_LEASED_TOO : draw_below(2));
+    } else if (a->kind == WIRE_ABSENT) {
+        a->flags |= WIRE_SURE;
+    } else if (draw_below(4) == 0) {
+        a->flags = (uint8_t)((a->flags & WIRE_TOMBSTONE) | WIRE_EVERYONE);
+    } else {
+        a->n = (uint8_t)(a->flags & WIRE_MORE ? up_to(WIRE_MISSING_MAX) : one_to(WIRE_MISSING_MAX));
     }
+    if (a->flags & WIRE_TOMBSTONE)
+        a->removed = any_version();
+    for (unsigned i = 0; i < a->n; i++) {
+        if (a->kind == WIRE_FOUND)
+            any_location(&a->at[i]);
+        else
+            a->missing[i] = (uint16_t)up_to(WIRE_MEMBER_NONE - 1);
+    }
+    if (a->flags & WIRE_LEASED_TOO)
+        any_lease(&a->lease);
 }
 
 static void any_entry(struct wire_entry *e)
 {
     e->kind = (uint8_t)(WIRE_OBJECT + draw_below(3));
+    e->replaceable = draw_below(2);
+    e->route = draw_below(2) ? draw() : 0;
     e->version = any_version();
+    e->version.counter += e->version.counter == 0;
     if (e->kind == WIRE_OBJECT) {
         e->size = up_to(OBJECT_MAX);
         e->lineage = draw();
@@ -216,7 +241,7 @@ static void any_item(struct wire_case *w, uint32_t at, bool most)
         any_key(&i->entry.key, w->bytes[at], most);
         break;
     default: /* PUBLISHED */
-        i->published.kind = (uint8_t)fine;
+        i->published.kind = (uint8_t)(fine ? WIRE_SUPERSEDED : 2 * draw_below(2));
         i->published.counter = fine ? up_to(WIRE_COUNTER_MAX) : 0;
         break;
     }
@@ -226,7 +251,7 @@ static void any_item(struct wire_case *w, uint32_t at, bool most)
 static uint32_t any_head(struct wire_message *m, unsigned op)
 {
     static const uint8_t flags[WIRE_OPS] = {
-        [WIRE_HELLO] = 1, [WIRE_LEASE] = 7, [WIRE_ASK] = 5, [WIRE_PUBLISH] = 1, [WIRE_DATA] = 3};
+        [WIRE_HELLO] = 1, [WIRE_LEASE] = 7, [WIRE_ASK] = 5, [WIRE_PUBLISH] = 1, [WIRE_PUBLISHED] = 1, [WIRE_DATA] = 3};
     static const uint16_t items[WIRE_OPS] = {
         [WIRE_LEASE] = 256,   [WIRE_LEASED] = 256, [WIRE_RENEW] = 1024, [WIRE_RENEWED] = 1024, [WIRE_RELEASE] = 1024,
         [WIRE_RECALL] = 1024, [WIRE_ASK] = 256,    [WIRE_ANSWER] = 256, [WIRE_PUBLISH] = 256,  [WIRE_PUBLISHED] = 256};
@@ -248,6 +273,7 @@ void wire_case_make(struct wire_case *w, unsigned op, bool most)
     w->n = items == 0 ? 0 : most ? items : (uint32_t)one_to(draw_below(4) ? 8 : items);
     if (!most && wire_class(op) == WIRE_REPLY && draw_below(4) == 0) {
         w->m.status = any_error();
+        w->m.head.flags = 0;
         w->n = 0;
         return;
     }

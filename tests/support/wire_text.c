@@ -122,8 +122,14 @@ static void requests(struct out *o, const struct wire_message *m)
         number(o, 8, "ttl", m->ask.ttl);
         break;
     case WIRE_PUBLISH:
-        number(o, 8, "incarnation", m->publish.incarnation);
+        number(o, 8, "owner region", m->publish.owner_region);
+        number(o, 8, "owner incarnation", m->publish.owner_incarnation);
+        number(o, 8, "home region", m->publish.home_region);
+        number(o, 8, "home incarnation", m->publish.home_incarnation);
         number(o, 8, "revision", m->publish.revision);
+        number(o, 8, "stream", m->publish.stream);
+        number(o, 4, "batch", m->publish.batch);
+        reserved(o, 4);
         break;
     case WIRE_STATE:
         number(o, 4, "slot", m->state.slot);
@@ -159,7 +165,9 @@ static void others(struct out *o, const struct wire_message *m)
         number(o, 8, "token", m->token);
         break;
     case WIRE_PUBLISHED:
-        number(o, 8, "incarnation", m->incarnation);
+        number(o, 8, "stream", m->published.stream);
+        number(o, 4, "batch", m->published.batch);
+        reserved(o, 4);
         break;
     case WIRE_STATED:
         mask(o, 8, "state word", m->word);
@@ -180,31 +188,43 @@ static void others(struct out *o, const struct wire_message *m)
     }
 }
 
+static void location(struct out *o, const struct wire_location *l)
+{
+    number(o, 2, "member", l->member);
+    number(o, 1, "down", l->down);
+    reserved(o, 1);
+    version(o, &l->version);
+    number(o, 8, "size", l->size);
+    mask(o, 8, "lineage", l->lineage);
+}
+
 static void answer(struct out *o, const struct wire_answer *a)
 {
     number(o, 1, "kind", a->kind);
     number(o, 1, "flags", a->flags);
     number(o, 1, "members", a->n);
     reserved(o, 1);
-    for (unsigned i = 0; i < a->n; i++)
-        number(o, 2, "member", a->member[i]);
-    if (a->kind == WIRE_FOUND || (a->kind == WIRE_ABSENT && a->flags))
-        version(o, &a->version);
-    if (a->kind == WIRE_FOUND) {
-        number(o, 8, "size", a->size);
-        mask(o, 8, "lineage", a->lineage);
-        if (a->flags)
-            lease(o, &a->lease);
+    if (a->flags & WIRE_TOMBSTONE)
+        version(o, &a->removed);
+    for (unsigned i = 0; i < a->n; i++) {
+        if (a->kind == WIRE_FOUND)
+            location(o, &a->at[i]);
+        else
+            number(o, 2, "member", a->missing[i]);
     }
+    if (a->flags & WIRE_LEASED_TOO)
+        lease(o, &a->lease);
 }
 
 static void entry(struct out *o, const struct wire_entry *e)
 {
     number(o, 1, "kind", e->kind);
-    reserved(o, 7);
+    number(o, 1, "replaceable", e->replaceable);
+    reserved(o, 6);
     version(o, &e->version);
     number(o, 8, "size", e->size);
     mask(o, 8, "lineage", e->lineage);
+    number(o, 8, "route", e->route);
     key(o, &e->key);
 }
 

@@ -264,7 +264,7 @@ static void test_restart_with_leases(void **unused)
     core_attach(&c, 1);
     core_check(&c);
     int64_t closed = core_status(&c).closed_ns;
-    assert_true(closed >= HOLD && closed <= 3 * HOLD); /* what was promised, and no more than a step beyond */
+    assert_true(closed >= HOLD && closed <= 3 * HOLD);   /* what was promised, and no more than a step beyond */
     assert_int_equal(core_put(&c, 1, "a", 20, NS_R), 0); /* the class has free slots */
     assert_int_equal(core_key(&c, 1, MSG_REMOVE, "b", 0), 0);
     assert_int_equal(core_state(&c, a), SLOT_RETIRED);

@@ -158,20 +158,23 @@ static void item_in_range(unsigned op, const struct wire_item *i, const uint8_t 
         assert_true(i->renewed.duration <= UINT64_C(30000000000));
         break;
     case WIRE_ANSWER:
-        assert_true(i->answer.kind >= 1 && i->answer.kind <= 3 && i->answer.flags <= 1 && i->answer.n <= 64);
+        assert_true(i->answer.kind >= 1 && i->answer.kind <= 3 && i->answer.flags <= 31 && i->answer.n <= 64);
         assert_true(i->answer.kind != WIRE_FOUND || (i->answer.n >= 1 && i->answer.n <= 8));
-        for (unsigned k = 0; k < i->answer.n; k++)
-            assert_true(i->answer.member[k] != UINT16_MAX);
-        if (i->answer.kind == WIRE_FOUND && i->answer.flags)
+        for (unsigned k = 0; k < i->answer.n; k++) {
+            const struct wire_location *l = &i->answer.at[k % WIRE_OWNERS_MAX];
+            assert_true((i->answer.kind == WIRE_FOUND ? l->member : i->answer.missing[k]) != UINT16_MAX);
+            assert_true(i->answer.kind != WIRE_FOUND || (l->size <= 1u << 30 && l->version.counter <= INT64_MAX));
+        }
+        if (i->answer.flags & WIRE_LEASED_TOO)
             lease_in_range(&i->answer.lease);
         break;
     case WIRE_PUBLISH:
         key_in_range(&i->entry.key, data, n);
         assert_true(i->entry.kind >= 1 && i->entry.kind <= 3 && i->entry.size <= 1u << 30);
-        assert_true(i->entry.version.counter <= INT64_MAX);
+        assert_true(i->entry.version.counter >= 1 && i->entry.version.counter <= INT64_MAX);
         break;
     case WIRE_PUBLISHED:
-        assert_true(i->published.kind <= 1 && i->published.counter <= INT64_MAX);
+        assert_true(i->published.kind <= 2 && i->published.counter <= INT64_MAX);
         break;
     default:
         break;

@@ -1,0 +1,255 @@
+/* peers_pull_job.c: PULL and CANCEL of this node's clients.
+ *
+ * A job is kept from the message's coming until the puller is done with it, also where its session has gone: its memory
+ * is written until then. Memory named by address belongs to a client of this very process: an embedded node's. The
+ * kernel says whose a session's socket is (SO_PEERCRED), so no other process can name an address here.
+ */
+#include "store/shell/peers_pull.h"
+
+#include "store/berth.h"
+#include "store/shell/session.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define JOB_CHAINS 1024u
+#define ASKED_MAX_NS INT64_C(10000000000) /* a client's word for when it asked, at most so long ago */
+
+_Static_assert((int)MSG_PULL_VERIFY == (int)PULL_VERIFY && (int)MSG_PULL_WAIT == (int)PULL_WAIT &&
+                   (int)MSG_PULL_FRESH == (int)PULL_FRESH && (int)MSG_PULL_PREFIX == (int)PULL_PREFIX,
+               "flags are passed on");
+_Static_assert((int)MSG_PULL_REPLICA == (int)PULL_REPLICA && (int)MSG_PULL_BUFFER == (int)PULL_BUFFER, "kinds, too");
+_Static_assert(MSG_PULL_KEYS <= PULL_KEYS_MAX, "a message is one request");
+_Static_assert(sizeof(struct msg_pull_range) == sizeof(struct pull_range), "ranges are passed on");
+
+struct job {
+    TAILQ_ENTRY(job) entry;
+    struct pull_link by_id;
+    uint64_t id; /* the puller's */
+    uint64_t session;
+    struct msg_head head;
+    struct msg_head cancel;   /* to be answered behind it */
+    struct msg_pull *message; /* until it is begun */
+    uint32_t count;
+    bool orphan;    /* nobody is to be answered */
+    bool to_cancel; /* in the next turn */
+    bool has_cancel;
+};
+
+int jobs_open(struct taking *q)
+{
+    TAILQ_INIT(&q->jobs);
+    return pull_table_create(&q->jobs_by_id, JOB_CHAINS);
+}
+
+static void job_free(struct taking *q, struct job *j)
+{
+    TAILQ_REMOVE(&q->jobs, j, entry);
+    pull_table_remove(&q->jobs_by_id, &j->by_id);
+    free(j->message);
+    free(j);
+}
+
+void jobs_close(struct taking *q)
+{
+    struct job *j;
+    while ((j = TAILQ_FIRST(&q->jobs)))
+        job_free(q, j);
+    pull_table_destroy(&q->jobs_by_id);
+}
+
+/* ---- answers ---- */
+
+static struct msg_reply *reply_new(struct server *s, const struct msg_head *request, uint32_t count)
+{
+    size_t bytes = sizeof(struct msg_reply) + count * sizeof(struct msg_pulled);
+    struct msg_reply *r = pull_memory(bytes);
+    r->head = (struct msg_head){.bytes = (uint32_t)bytes, .op = request->op, .id = request->id};
+    r->head.stamp = (uint64_t)server_clock(s);
+    r->count = count;
+    return r;
+}
+
+static void show(const struct pull_result *from, struct msg_pulled *to)
+{
+    *to = (struct msg_pulled){.status = from->status,
+                              .member = from->member,
+                              .size = from->size,
+                              .moved = from->moved,
+                              .copied = from->copied,
+                              .counter = from->version.counter,
+                              .region = from->version.region};
+    to->flags = (uint16_t)((from->verified ? MSG_PULLED_VERIFIED : 0) | (from->shared ? MSG_PULLED_SHARED : 0) |
+                           (from->status == BERTH_KEPT ? MSG_PULLED_LOCAL : 0));
+}
+
+void job_done(struct taking *q, const struct pull_command *c)
+{
+    struct server *s = q->peers->server;
+    struct job *j = NULL;
+    for (struct pull_link *l = pull_table_first(&q->jobs_by_id, pull_table_mix(c->id)); l && !j;
+         l = pull_table_next(l)) {
+        struct job *at = CONTAINER(l, struct job, by_id);
+        j = at->id == c->id ? at : NULL;
+    }
+    if (!j)
+        return;
+    struct session *to = j->orphan ? NULL : sessions_find(s, j->session);
+    if (to) {
+        struct msg_reply *r = reply_new(s, &j->head, c->n);
+        struct msg_pulled *pulled = (struct msg_pulled *)(r + 1);
+        bool prefix = j->head.flags & PULL_PREFIX; /* begin() keeps the request's flags there */
+        for (uint32_t i = 0; i < c->n; i++) {
+            show(&c->results[i], &pulled[i]);
+            r->status += !prefix && c->results[i].status >= 0;
+        }
+        r->status += prefix ? (int32_t)c->run : 0;
+        session_reply(to, r);
+        free(r);
+        if (j->has_cancel)
+            session_answer(to, &j->cancel, 0, 0);
+    }
+    job_free(q, j);
+}
+
+/* Nothing is known of any key. */
+static void answer_absent(struct session *to, const struct msg_pull *m)
+{
+    struct msg_reply *r = reply_new(to->server, &m->head, m->count);
+    struct msg_pulled *pulled = (struct msg_pulled *)(r + 1);
+    for (uint32_t i = 0; i < m->count; i++)
+        pulled[i] = (struct msg_pulled){.status = -ENOENT, .member = UINT16_MAX};
+    session_reply(to, r);
+    free(r);
+}
+
+/* ---- requests: from dispatch ---- */
+
+void peers_pull(struct peers *p, struct session *from, const struct msg_pull *m)
+{
+    if (!p || !p->pull || p->stopping) {
+        answer_absent(from, m);
+    } else if (from->foreign) { /* room for it is another user's */
+        session_answer(from, &m->head, BERTH_EREADONLY, 0);
+    } else if (m->kind == MSG_PULL_BUFFER && from->pid != getpid()) {
+        session_answer(from, &m->head, -EOPNOTSUPP, 0);
+    } else {
+        struct taking *q = p->pull;
+        struct job *j = pull_memory(sizeof *j);
+        j->id = ++q->last_job;
+        j->session = from->id;
+        j->head = m->head;
+        j->message = pull_memory(m->head.bytes);
+        memcpy(j->message, m, m->head.bytes);
+        TAILQ_INSERT_TAIL(&q->jobs, j, entry);
+        pull_table_add(&q->jobs_by_id, &j->by_id, pull_table_mix(j->id));
+        q->jobs_due = true;
+        p->again = true;
+    }
+}
+
+void peers_cancel_pull(struct peers *p, struct session *from, const struct msg_cancel *m)
+{
+    struct taking *q = p ? p->pull : NULL;
+    struct job *j = q ? TAILQ_FIRST(&q->jobs) : NULL;
+    while (j && (j->orphan || j->session != from->id || j->head.id != m->target))
+        j = TAILQ_NEXT(j, entry);
+    if (!j || j->has_cancel) {
+        session_answer(from, &m->head, j ? -EALREADY : -ENOENT, 0);
+        return;
+    }
+    j->has_cancel = j->to_cancel = true;
+    j->cancel = m->head;
+    q->jobs_due = true;
+    p->again = true;
+}
+
+void peers_session_gone(struct peers *p, uint64_t session)
+{
+    struct taking *q = p ? p->pull : NULL;
+    struct job *j;
+    if (!q)
+        return;
+    TAILQ_FOREACH(j, &q->jobs, entry)
+    {
+        if (j->session == session && !j->orphan) {
+            j->orphan = j->to_cancel = true;
+            q->jobs_due = true;
+            p->again = true;
+        }
+    }
+}
+
+/* ---- in the turn ---- */
+
+static uint32_t flags_of(const struct node *n, const struct msg_pull *m, struct key_ref key)
+{
+    bool replaceable = node_namespace_replaceable(n, key.ns);
+    bool fresh = replaceable && (m->flags & MSG_PULL_FRESH);
+    bool here = !fresh && node_find(n, key) != SLOT_NONE;
+    return (replaceable ? PULL_REPLACEABLE : 0) | (here ? PULL_PRESENT : 0);
+}
+
+static void begin(struct taking *q, struct job *j)
+{
+    struct server *s = q->peers->server;
+    const struct msg_pull *m = j->message;
+    const struct msg_pull_key *k = (const struct msg_pull_key *)(m + 1);
+    struct pull_key keys[MSG_PULL_KEYS];
+    for (uint32_t i = 0; i < m->count; i++, k = msg_pull_next(k)) {
+        struct key_ref key = {.data = msg_pull_name(k), .size = k->key_size, .ns = k->ns};
+        keys[i] = (struct pull_key){.key = key,
+                                    .route = k->route,
+                                    .flags = flags_of(s->node, m, key),
+                                    .n_ranges = k->n_ranges,
+                                    .ranges = (const struct pull_range *)(const void *)msg_pull_ranges(k),
+                                    .buffer = m->buffer,
+                                    .to = k->to,
+                                    .room = k->room};
+    }
+    int64_t now = peers_mono(q->peers), asked = (int64_t)m->head.stamp;
+    struct pull_request request = {.id = j->id,
+                                   .keys = keys,
+                                   .n_keys = m->count,
+                                   .destination = m->kind == MSG_PULL_BUFFER ? PULL_BUFFER : PULL_REPLICA,
+                                   .flags = m->flags,
+                                   .sample = s->settings.verify,
+                                   .lineage = m->lineage,
+                                   .deadline = m->head.deadline,
+                                   .asked = asked <= now && asked > now - ASKED_MAX_NS ? asked : now};
+    struct msg_pull *message = j->message;
+    j->message = NULL;
+    j->head.flags = m->flags;
+    pull_give(q, &(struct pull_event){.kind = EV_PULL_REQUEST, .request = &request}); /* the job may be gone after it */
+    free(message);
+}
+
+/* The first that is due; what one leads to may take others off the list. */
+static struct job *job_due(struct taking *q)
+{
+    struct job *j;
+    TAILQ_FOREACH(j, &q->jobs, entry)
+    {
+        if (j->message || j->to_cancel)
+            return j;
+    }
+    return NULL;
+}
+
+void jobs_turn(struct taking *q)
+{
+    struct job *j;
+    if (!q->jobs_due)
+        return;
+    q->jobs_due = false;
+    while ((j = job_due(q))) {
+        if (j->message) {
+            begin(q, j);
+        } else {
+            j->to_cancel = false;
+            pull_give(q, &(struct pull_event){.kind = EV_PULL_CANCEL, .id = j->id});
+        }
+    }
+}
