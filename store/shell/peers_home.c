@@ -2,13 +2,25 @@
 #include "store/shell/peers_internal.h"
 #include "replication/pull.h"
 
+#include <string.h>
+
 #include <errno.h>
 
+/* Nothing is known here yet: any member may have it. */
 void home_part_ask(struct peers *p, struct link *from, const struct wire_message *m, struct wire_reader *items,
                    int64_t deadline)
 {
-    (void)p, (void)items, (void)deadline;
-    link_refuse(from, m->head.op, m->head.id, -EOPNOTSUPP);
+    struct wire_message answer = {.head = {.op = WIRE_ANSWER, .id = m->head.id}};
+    struct wire_writer w;
+    struct wire_item item, one;
+    (void)deadline;
+    memset(&one, 0, sizeof one);
+    one.answer.kind = WIRE_LEARNING;
+    one.answer.flags = WIRE_EVERYONE;
+    wire_begin(&w, p->buffer, sizeof p->buffer, &answer);
+    while (wire_next(items, &item) == 1)
+        wire_add(&w, &one);
+    link_answer(from, m->head.id, p->buffer, (size_t)wire_end(&w));
 }
 
 void home_part_publish(struct peers *p, struct link *from, const struct wire_message *m, struct wire_reader *items,
@@ -69,6 +81,14 @@ uint32_t home_part_homes(struct peers *p, const struct key_ref *key, uint64_t ro
 int home_part_ask_self(struct peers *p, const struct pull_key *keys, uint32_t n, uint32_t flags,
                        struct pull_answer *out)
 {
-    (void)p, (void)keys, (void)n, (void)flags, (void)out;
-    return -1;
+    static uint16_t others[PULL_MISSING_MAX];
+    uint32_t count = 0;
+    (void)keys, (void)flags;
+    for (uint16_t i = 0; i < p->n_members && count < PULL_MISSING_MAX; i++) {
+        if (i != p->self)
+            others[count++] = i;
+    }
+    for (uint32_t i = 0; i < n; i++)
+        out[i] = (struct pull_answer){.says = HOME_LEARNING, .n_missing = count, .missing = others};
+    return 0;
 }

@@ -205,6 +205,17 @@ static void read_lease(const struct peers *p, uint16_t member, int32_t status, c
                                       .slot = l->slot};
 }
 
+/* Any member may know: where they are too many to be named, the puller takes it for a home that says nothing. */
+static void everyone(const struct peers *p, struct pull_answer *out, uint16_t *missing)
+{
+    for (uint32_t i = 0; i < p->n_members; i++) {
+        if (i != p->self && out->n_missing < PULL_MISSING_MAX)
+            missing[out->n_missing++] = (uint16_t)i;
+    }
+    if (p->n_members - 1 > PULL_MISSING_MAX)
+        out->n_missing = PULL_MISSING_MAX + 1;
+}
+
 static void read_answer(const struct peers *p, uint16_t member, const struct wire_answer *from, struct pull_answer *out,
                         uint16_t *missing)
 {
@@ -213,9 +224,9 @@ static void read_answer(const struct peers *p, uint16_t member, const struct wir
     if (from->kind == WIRE_FOUND) {
         out->says = HOME_FOUND;
         for (uint32_t i = 0; i < from->n && i < PULL_LOCATIONS_MAX; i++)
-            out->location[out->n_locations++] =
-                (struct pull_location){.member = from->member[i],
-                                       .version = {.counter = from->version.counter, .region = from->version.region}};
+            out->location[out->n_locations++] = (struct pull_location){
+                .member = from->at[i].member,
+                .version = {.counter = from->at[i].version.counter, .region = from->at[i].version.region}};
         out->granted = from->flags & WIRE_LEASED_TOO;
         if (out->granted)
             read_lease(p, member, 0, &from->lease, &out->grant);
@@ -224,8 +235,12 @@ static void read_answer(const struct peers *p, uint16_t member, const struct wir
         out->says = HOME_ABSENT;
     } else {
         out->says = HOME_LEARNING;
+        if (from->flags & WIRE_EVERYONE) {
+            everyone(p, out, missing);
+            return;
+        }
         out->n_missing = from->flags & WIRE_MORE ? PULL_MISSING_MAX + 1 : from->n;
-        memcpy(missing, from->member, from->n * sizeof *missing);
+        memcpy(missing, from->missing, from->n * sizeof *missing);
     }
 }
 
