@@ -57,7 +57,7 @@ struct home_config {
     uint64_t seed;         /* of the hash: random, so that nobody can make long chains */
 };
 
-enum home_kind { HOME_FOUND = 1, HOME_ABSENT, HOME_LEARNING };
+enum home_kind { ANSWER_FOUND = 1, ANSWER_ABSENT, ANSWER_LEARNING };
 
 struct home_location {
     struct home_version version;

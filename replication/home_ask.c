@@ -48,12 +48,12 @@ void home_ask(const struct home *h, const struct home_key *key, uint64_t revisio
         collect(h, e, now, answer);
     }
     if (answer->n) {
-        answer->kind = HOME_FOUND;
+        answer->kind = ANSWER_FOUND;
         return;
     }
     answer->everyone = !same || (e && e->more_at);
     answer->sure = answer->sure && !answer->everyone;
-    answer->kind = answer->sure ? HOME_ABSENT : HOME_LEARNING;
+    answer->kind = answer->sure ? ANSWER_ABSENT : ANSWER_LEARNING;
 }
 
 uint32_t home_ask_many(const struct home *h, const struct home_key *keys, uint32_t n, bool prefix, uint64_t revision,
@@ -61,7 +61,7 @@ uint32_t home_ask_many(const struct home *h, const struct home_key *keys, uint32
 {
     for (uint32_t i = 0; i < n; i++) {
         home_ask(h, &keys[i], revision, now, &answers[i]);
-        if (prefix && answers[i].kind != HOME_FOUND) {
+        if (prefix && answers[i].kind != ANSWER_FOUND) {
             return i + 1;
         }
     }

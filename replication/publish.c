@@ -401,7 +401,7 @@ enum unlisted publish_confirm(const struct home_answer *answer, struct home_vers
     if (removed.counter && !version_less(removed, own)) {
         return UNLISTED_DROP;
     }
-    for (uint32_t i = 0; answer->kind == HOME_FOUND && i < answer->n; i++) {
+    for (uint32_t i = 0; answer->kind == ANSWER_FOUND && i < answer->n; i++) {
         struct home_version v = answer->at[i].version;
         if (answer->at[i].member == self) {
             continue;

@@ -49,14 +49,14 @@ bool key_same(const struct keybox *a, const struct keybox *b)
            (a->hash == b->hash && a->ns == b->ns && a->size == b->size && memcmp(a->data, b->data, a->size) == 0);
 }
 
-struct key_ref keybox_ref(const struct keybox *k)
+struct key_ref pull_key_ref(const struct keybox *k)
 {
     return (struct key_ref){.data = k->data, .size = k->size, .ns = k->ns};
 }
 
 void key_show(const struct keybox *k, struct pull_key *out)
 {
-    *out = (struct pull_key){.key = keybox_ref(k), .route = k->route, .flags = k->flags};
+    *out = (struct pull_key){.key = pull_key_ref(k), .route = k->route, .flags = k->flags};
 }
 
 void histogram_add(struct pull_histogram *h, int64_t ns)

@@ -75,7 +75,7 @@ void fetch_begin(struct puller *p, struct fetch *f)
     f->state = FETCH_SEEK;
     f->renewed = f->blocked = f->has_piece_sum = f->served = false;
     int64_t need = read_first_estimate(p, p->config.read_bytes);
-    struct reader_lease *l = f->fresh ? NULL : leases_find(p->leases, keybox_ref(f->key), p->check, need, f->avoid);
+    struct reader_lease *l = f->fresh ? NULL : leases_find(p->leases, pull_key_ref(f->key), p->check, need, f->avoid);
     if (l && lease_serves(p, f, l)) {
         p->counter[PULL_LEASE_HITS]++;
         fetch_located(p, f, l);

@@ -240,7 +240,7 @@ struct keybox *key_new(struct puller *p, const struct pull_key *k);
 struct keybox *key_keep(struct keybox *k);
 void key_drop(struct keybox *k);
 bool key_same(const struct keybox *a, const struct keybox *b);
-struct key_ref keybox_ref(const struct keybox *k);
+struct key_ref pull_key_ref(const struct keybox *k);
 void key_show(const struct keybox *k, struct pull_key *out);
 void histogram_add(struct pull_histogram *h, int64_t ns);
 bool timer_room(struct puller *p); /* for one object more with a timer; false: no memory */

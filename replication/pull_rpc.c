@@ -194,7 +194,7 @@ static struct reader_lease *keep_grant(struct puller *p, struct rpc *r, uint32_t
     }
     int64_t start = p->config.unsafe & UNSAFE_LATE_START ? reader_start(p->now) : r->start;
     struct reader_lease *l = leases_add(p->leases, r->member, p->members[r->member].incarnation,
-                                        keybox_ref(r->entry[i].key), &g->terms, start, p->mono);
+                                        pull_key_ref(r->entry[i].key), &g->terms, start, p->mono);
     p->counter[PULL_BAD_ANSWERS] += !l;
     return l;
 }

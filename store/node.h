@@ -127,6 +127,7 @@ struct node_publication {
     uint64_t route;           /* 0: the key's own hash; nothing keeps another yet */
     uint64_t counter, region; /* REMOVED: of the removal */
     uint64_t size, lineage;
+    bool replaceable; /* its namespace is */
 };
 
 enum node_command_kind {

@@ -31,7 +31,8 @@ static void describe(const struct node *n, uint32_t slot, uint8_t *buf, struct n
                                      .counter = h->version,
                                      .region = slot_region(n, slot),
                                      .size = h->size,
-                                     .lineage = h->lineage};
+                                     .lineage = h->lineage,
+                                     .replaceable = names_replaceable(n, key.ns)};
 }
 
 static struct node_publication *tell(struct node *n, uint32_t slot)

@@ -52,6 +52,9 @@ void peers_close(struct peers *p);
 /* For reports: an array of objects, a member each; NULL: no memory. Metrics are appended to f in Prometheus' format. */
 json_t *peers_report(const struct peers *p);
 void peers_metrics(const struct peers *p, FILE *f);
+/* Of the home's table and of what this node published: {entries, bytes, locations, missing, .. told, published, queued,
+ * ..}; null without peers. */
+json_t *home_part_report(const struct peers *p);
 /* What peers get from this node: an object; and the name of who has a lease. */
 json_t *peers_remote_report(const struct peers *p, const struct node_status *st);
 void peers_holder(const struct peers *p, const struct node_lease_info *l, char *out, size_t size);

@@ -1,94 +1,163 @@
-/* peers_home.c: the home's table, questions to it, and this node's publications. */
-#include "store/shell/peers_internal.h"
-#include "replication/pull.h"
-
-#include <string.h>
+/* peers_home.c: the home's table, questions to it, and this node's publications: opening, members, time. */
+#include "store/shell/peers_home_internal.h"
 
 #include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/random.h>
 
-/* Nothing is known here yet: any member may have it. */
-void home_part_ask(struct peers *p, struct link *from, const struct wire_message *m, struct wire_reader *items,
-                   int64_t deadline)
+/* ---- opening ---- */
+
+static struct home_config table_config(const struct peers *p)
 {
-    struct wire_message answer = {.head = {.op = WIRE_ANSWER, .id = m->head.id}};
-    struct wire_writer w;
-    struct wire_item item, one;
-    (void)deadline;
-    memset(&one, 0, sizeof one);
-    one.answer.kind = WIRE_LEARNING;
-    one.answer.flags = WIRE_EVERYONE;
-    wire_begin(&w, p->buffer, sizeof p->buffer, &answer);
-    while (wire_next(items, &item) == 1)
-        wire_add(&w, &one);
-    link_answer(from, m->head.id, p->buffer, (size_t)wire_end(&w));
+    const struct server *s = p->server;
+    uint64_t objects = s->settings.max_objects ? s->settings.max_objects : s->region.super->max_headers;
+    struct home_config c = {.life = home_life_of(&p->identity), .tombstone_ns = HOME_TOMBSTONE_NS};
+    c.max_bytes = s->region.pool.bytes / HOME_POOL_SHARE;
+    c.max_bytes = c.max_bytes < HOME_BYTES_MIN ? HOME_BYTES_MIN : c.max_bytes;
+    c.max_entries = 2u * s->settings.homes * objects;
+    if (c.max_entries > c.max_bytes / HOME_ENTRY_BYTES)
+        c.max_entries = c.max_bytes / HOME_ENTRY_BYTES;
+    if (c.max_entries == 0)
+        c.max_entries = 1;
+    return c;
 }
 
-void home_part_publish(struct peers *p, struct link *from, const struct wire_message *m, struct wire_reader *items,
-                       int64_t deadline)
+static int make_table(struct home_part *h)
 {
-    (void)p, (void)items, (void)deadline;
-    link_refuse(from, m->head.op, m->head.id, -EOPNOTSUPP);
+    struct home_config c = table_config(h->peers);
+    if (getrandom(&c.seed, sizeof c.seed, 0) != (ssize_t)sizeof c.seed)
+        return -EIO;
+    int e = home_create(&h->home, &c);
+    return e == 0 ? home_members(h->home, h->peers->homes) : e;
+}
+
+static int make_publication(struct home_part *h, int64_t now)
+{
+    struct publish_config c = {.life = h->self,
+                               .queue_entries = HOME_QUEUE,
+                               .window = HOME_WINDOW,
+                               .resend_ns = HOME_RESEND_NS,
+                               .full_ns = HOME_FULL_NS};
+    int e = publish_create(&h->publish, &c);
+    return e == 0 ? publish_members(h->publish, h->peers->self, h->peers->homes, now) : e;
+}
+
+/* This node is a member as the others are: its batches go straight into its own table. */
+static int join(struct home_part *h, int64_t now)
+{
+    uint16_t self = h->peers->self;
+    int e = home_hello(h->home, self, h->self);
+    if (e < 0)
+        return e;
+    home_reachable(h->home, self, true);
+    publish_up(h->publish, self, h->self, now);
+    return 0;
 }
 
 int home_part_open(struct peers *p, char *why, size_t why_size)
 {
-    (void)p, (void)why, (void)why_size;
-    return 0;
+    int64_t now = peers_mono(p);
+    struct home_part *h = calloc(1, sizeof *h);
+    p->home = h;
+    int e = h ? 0 : -ENOMEM;
+    if (e == 0) {
+        h->peers = p;
+        h->self = home_life_of(&p->identity);
+        h->next_sweep = now + HOME_SWEEP_NS;
+        h->told_at = now - HOME_LOG_NS;
+        h->targets = calloc(p->n_members, sizeof *h->targets);
+        e = h->targets ? make_table(h) : -ENOMEM;
+    }
+    for (uint32_t i = 0; e == 0 && i < p->n_members; i++)
+        h->targets[i] = (struct home_target){.part = h, .member = (uint16_t)i};
+    if (e == 0)
+        e = make_publication(h, now);
+    if (e == 0)
+        e = join(h, now);
+    if (e < 0)
+        snprintf(why, why_size, "the table of who has what can't be made: error %d", e);
+    return e;
 }
 
 void home_part_close(struct peers *p)
 {
-    (void)p;
+    struct home_part *h = p->home;
+    if (!h)
+        return;
+    publish_destroy(h->publish);
+    home_destroy(h->home);
+    free(h->targets);
+    free(h);
+    p->home = NULL;
 }
+
+/* ---- time ---- */
 
 int64_t home_part_timer(const struct peers *p)
 {
-    (void)p;
-    return INT64_MAX;
+    const struct home_part *h = p->home;
+    if (!h || p->stopping)
+        return INT64_MAX;
+    struct home_stat st;
+    home_stat(h->home, &st);
+    int64_t at = publish_timer(h->publish);
+    return st.entries && h->next_sweep < at ? h->next_sweep : at;
 }
 
 void home_part_turn(struct peers *p, int64_t now)
 {
-    (void)p, (void)now;
+    struct home_part *h = p->home;
+    if (!h || p->stopping)
+        return;
+    if (now >= h->next_sweep) {
+        home_tick(h->home, now);
+        h->next_sweep = now + HOME_SWEEP_NS;
+    }
+    if (now >= publish_timer(h->publish))
+        publish_tick(h->publish, now);
+    if (home_publish_turn(h, now))
+        p->again = true;
 }
 
+/* ---- members ---- */
+
+/* The table hears of another life before anything of it is published, and before this node publishes to it. */
 void home_part_up(struct peers *p, uint16_t number, const struct peer_identity *other)
 {
-    (void)p, (void)number, (void)other;
+    struct home_part *h = p->home;
+    if (!h || number >= p->n_members)
+        return;
+    struct home_life life = home_life_of(other);
+    if (home_hello(h->home, number, life) < 0) {
+        struct link *l = link_of(p, number);
+        if (l)
+            link_blame(l, -ESTALE, "it is of an earlier start than the one that was here before");
+        return;
+    }
+    home_reachable(h->home, number, true);
+    publish_up(h->publish, number, life, peers_mono(p));
+    p->again = true;
 }
 
 void home_part_down(struct peers *p, uint16_t number, uint32_t serial, int32_t status)
 {
-    (void)p, (void)number, (void)serial, (void)status;
-}
-
-void home_part_command(struct peers *p, const struct node_command *c)
-{
-    (void)p, (void)c;
+    struct home_part *h = p->home;
+    (void)serial, (void)status;
+    if (!h || number >= p->n_members)
+        return;
+    publish_down(h->publish, number, peers_mono(p));
+    home_reachable(h->home, number, false);
+    p->again = true;
 }
 
 uint32_t home_part_homes(struct peers *p, const struct key_ref *key, uint64_t route, uint16_t *out, uint32_t max)
 {
-    struct home_key k = {.data = key->data, .size = key->size, .space = key->ns, .route = route};
+    struct home_key k = home_key_of(key, route);
     uint16_t all[HOMES_MAX];
     uint32_t n = rendezvous_homes(p->homes, rendezvous_place(&k), all);
     n = n < max ? n : max;
     for (uint32_t i = 0; i < n; i++)
         out[i] = all[i];
     return n;
-}
-
-int home_part_ask_self(struct peers *p, const struct pull_key *keys, uint32_t n, uint32_t flags,
-                       struct pull_answer *out)
-{
-    static uint16_t others[PULL_MISSING_MAX];
-    uint32_t count = 0;
-    (void)keys, (void)flags;
-    for (uint16_t i = 0; i < p->n_members && count < PULL_MISSING_MAX; i++) {
-        if (i != p->self)
-            others[count++] = i;
-    }
-    for (uint32_t i = 0; i < n; i++)
-        out[i] = (struct pull_answer){.says = HOME_LEARNING, .n_missing = count, .missing = others};
-    return 0;
 }

@@ -175,4 +175,5 @@ void peers_metrics(const struct peers *p, FILE *f)
             "# TYPE berth_peer_strangers_total counter\nberth_peer_strangers_total %" PRIu64 "\n",
             ts.strangers + ts.protocol + ts.crowded_out);
     serve_part_metrics(p, f);
+    home_part_metrics(p, f);
 }

@@ -151,27 +151,27 @@ static void test_three_answers(void **state)
     struct world w;
     begin(&w, 3, 100, 1 << 20);
     uint16_t who[3];
-    assert_int_equal(ask(&w, "a").kind, HOME_LEARNING);
+    assert_int_equal(ask(&w, "a").kind, ANSWER_LEARNING);
     assert_int_equal(home_missing(w.h, false, who, 3), 3);
     assert_int_equal(object(&w, 1, "a", 5), VERDICT_OK);
     struct home_answer a = ask(&w, "a");
-    assert_int_equal(a.kind, HOME_FOUND);
+    assert_int_equal(a.kind, ANSWER_FOUND);
     assert_false(a.sure);
     assert_true(complete(&w, 0) && complete(&w, 1));
-    assert_int_equal(ask(&w, "b").kind, HOME_LEARNING);
+    assert_int_equal(ask(&w, "b").kind, ANSWER_LEARNING);
     assert_int_equal(home_missing(w.h, false, who, 3), 1);
     assert_int_equal(who[0], 2);
     assert_true(complete(&w, 2));
     a = ask(&w, "a");
     assert_true(a.sure && a.n == 1 && a.at[0].member == 1 && a.at[0].version.counter == 5 && a.at[0].size == 50);
-    assert_int_equal(ask(&w, "b").kind, HOME_ABSENT);
+    assert_int_equal(ask(&w, "b").kind, ANSWER_ABSENT);
     struct home_key other = key_of("a");
     other.space = 1;
     home_ask(w.h, &other, w.revision, 0, &a);
-    assert_int_equal(a.kind, HOME_ABSENT);
+    assert_int_equal(a.kind, ANSWER_ABSENT);
     struct home_key b = key_of("b");
     home_ask(w.h, &b, w.revision + 1, 0, &a);
-    assert_true(a.kind == HOME_LEARNING && a.everyone);
+    assert_true(a.kind == ANSWER_LEARNING && a.everyone);
     end(&w);
 }
 
@@ -189,8 +189,8 @@ static void test_new_life(void **state)
     assert_int_equal(home_hello(w.h, 1, w.life[1]), 1);
     assert_int_equal(home_hello(w.h, 1, w.life[1]), 0);
     struct home_answer a = ask(&w, "a");
-    assert_true(a.kind == HOME_FOUND && a.n == 1 && a.at[0].member == 2 && !a.sure);
-    assert_int_equal(ask(&w, "b").kind, HOME_LEARNING);
+    assert_true(a.kind == ANSWER_FOUND && a.n == 1 && a.at[0].member == 2 && !a.sure);
+    assert_int_equal(ask(&w, "b").kind, ANSWER_LEARNING);
     struct publication_answer answer;
     struct publication_result result[1];
     assert_int_equal(home_publish(w.h, &late, 0, &answer, result), -ESTALE);
@@ -211,11 +211,11 @@ static void test_started_over(void **state)
     complete_all(&w);
     start_over(&w, 0);
     object(&w, 0, "kept", 5);
-    assert_int_equal(ask(&w, "none").kind, HOME_LEARNING);
-    assert_int_equal(ask(&w, "lost").kind, HOME_FOUND);
+    assert_int_equal(ask(&w, "none").kind, ANSWER_LEARNING);
+    assert_int_equal(ask(&w, "lost").kind, ANSWER_FOUND);
     assert_true(complete(&w, 0));
-    assert_int_equal(ask(&w, "kept").kind, HOME_FOUND);
-    assert_int_equal(ask(&w, "lost").kind, HOME_ABSENT);
+    assert_int_equal(ask(&w, "kept").kind, ANSWER_FOUND);
+    assert_int_equal(ask(&w, "lost").kind, ANSWER_ABSENT);
     struct home_stat before, after;
     home_stat(w.h, &before);
     home_tick(w.h, w.now);
@@ -243,7 +243,7 @@ static void test_order_of_batches(void **state)
     complete_all(&w);
     assert_int_equal(home_publish(w.h, &p, 0, &a, result), 0);
     assert_int_equal(result[0].verdict, VERDICT_OK);
-    assert_int_equal(ask(&w, "a").kind, HOME_ABSENT);
+    assert_int_equal(ask(&w, "a").kind, ANSWER_ABSENT);
     start_over(&w, 0);
     assert_int_equal(object(&w, 0, "b", 6), VERDICT_OK);
     assert_int_equal(home_publish(w.h, &p, 0, &a, result), -EALREADY);
@@ -268,11 +268,11 @@ static void test_replaceable(void **state)
     assert_int_equal(newer(&w, 0, "a", 7), VERDICT_SUPERSEDED);
     assert_int_equal(newer(&w, 2, "a", 7), VERDICT_OK);
     assert_int_equal(one(&w, 2, PUBLICATION_GONE, "a", 6, true).verdict, VERDICT_OK);
-    assert_int_equal(ask(&w, "a").kind, HOME_FOUND);
+    assert_int_equal(ask(&w, "a").kind, ANSWER_FOUND);
     /* Evicted is not removed, and the floor stays. */
     assert_int_equal(one(&w, 2, PUBLICATION_GONE, "a", 7, true).verdict, VERDICT_OK);
     a = ask(&w, "a");
-    assert_true(a.kind == HOME_ABSENT && a.removed.counter == 0);
+    assert_true(a.kind == ANSWER_ABSENT && a.removed.counter == 0);
     assert_int_equal(newer(&w, 1, "a", 7), VERDICT_SUPERSEDED);
     w.now += HOME_TOMBSTONE_NS + 1;
     home_tick(w.h, w.now);
@@ -312,10 +312,10 @@ static void test_tombstone(void **state)
     assert_true(a.n == 1 && a.at[0].member == 1);
     assert_int_equal(one(&w, 2, PUBLICATION_TOMBSTONE, "a", 10, false).verdict, VERDICT_OK);
     a = ask(&w, "a");
-    assert_true(a.kind == HOME_ABSENT && a.removed.counter == 10 && a.removed.region == 2);
+    assert_true(a.kind == ANSWER_ABSENT && a.removed.counter == 10 && a.removed.region == 2);
     assert_int_equal(object(&w, 0, "a", 9), VERDICT_SUPERSEDED);
     assert_int_equal(object(&w, 0, "a", 11), VERDICT_OK);
-    assert_int_equal(ask(&w, "a").kind, HOME_FOUND);
+    assert_int_equal(ask(&w, "a").kind, ANSWER_FOUND);
     assert_int_equal(one(&w, 2, PUBLICATION_TOMBSTONE, "x", 10, false).verdict, VERDICT_OK);
     w.now += HOME_TOMBSTONE_NS / 2;
     home_tick(w.h, w.now);
@@ -339,21 +339,21 @@ static void test_revision(void **state)
     struct rendezvous *next = make_list(2, 2);
     uint64_t before = w.revision;
     assert_int_equal(home_members(w.h, next), 0);
-    assert_int_equal(ask(&w, "b").kind, HOME_LEARNING);
+    assert_int_equal(ask(&w, "b").kind, ANSWER_LEARNING);
     w.revision = rendezvous_revision(next);
     assert_int_equal(home_revision(w.h), w.revision);
     /* Member 2 is not in the list: what it had is nobody's. */
-    assert_int_equal(ask(&w, "a").kind, HOME_LEARNING);
+    assert_int_equal(ask(&w, "a").kind, ANSWER_LEARNING);
     start_over(&w, 0);
     start_over(&w, 1);
     assert_true(complete(&w, 0));
     w.revision = before;
     assert_true(complete(&w, 1)); /* of a revision that this home left: no mark that counts */
     w.revision = rendezvous_revision(next);
-    assert_int_equal(ask(&w, "a").kind, HOME_LEARNING);
+    assert_int_equal(ask(&w, "a").kind, ANSWER_LEARNING);
     start_over(&w, 1);
     assert_true(complete(&w, 1));
-    assert_int_equal(ask(&w, "a").kind, HOME_ABSENT);
+    assert_int_equal(ask(&w, "a").kind, ANSWER_ABSENT);
     assert_int_equal(home_members(w.h, w.r), 0);
     assert_int_equal(home_missing(w.h, false, NULL, 0), 3);
     rendezvous_destroy(next);
@@ -373,8 +373,8 @@ static void test_full(void **state)
     struct publication_answer a;
     struct publication_result result[1];
     assert_int_equal(object(&w, 0, "c", 2), VERDICT_FULL);
-    assert_int_equal(ask(&w, "c").kind, HOME_LEARNING);
-    assert_int_equal(ask(&w, "a").kind, HOME_FOUND);
+    assert_int_equal(ask(&w, "c").kind, ANSWER_LEARNING);
+    assert_int_equal(ask(&w, "a").kind, ANSWER_FOUND);
     uint16_t who[3];
     assert_int_equal(home_missing(w.h, false, who, 3), 1);
     assert_int_equal(who[0], 0);
@@ -384,12 +384,12 @@ static void test_full(void **state)
     assert_false(complete(&w, 0));
     assert_int_equal(one(&w, 1, PUBLICATION_GONE, "b", 1, false).verdict, VERDICT_OK);
     assert_int_equal(object(&w, 0, "c", 2), VERDICT_OK);
-    assert_int_equal(ask(&w, "d").kind, HOME_LEARNING);
+    assert_int_equal(ask(&w, "d").kind, ANSWER_LEARNING);
     start_over(&w, 0);
     object(&w, 0, "a", 1);
     object(&w, 0, "c", 2);
     assert_true(complete(&w, 0));
-    assert_int_equal(ask(&w, "d").kind, HOME_ABSENT);
+    assert_int_equal(ask(&w, "d").kind, ANSWER_ABSENT);
     end(&w);
     begin(&w, 3, 1000, 1000);
     uint32_t in = 0;
@@ -418,7 +418,7 @@ static void test_ninth(void **state)
     }
     home_tick(w.h, w.now);
     struct home_answer a = ask(&w, "a");
-    assert_true(a.kind == HOME_LEARNING && a.everyone);
+    assert_true(a.kind == ANSWER_LEARNING && a.everyone);
     assert_int_equal(home_missing(w.h, true, NULL, 0), 10);
     for (uint16_t i = 0; i < 10; i++) {
         start_over(&w, i);
@@ -429,7 +429,7 @@ static void test_ninth(void **state)
     }
     assert_int_equal(ask(&w, "a").n, 1);
     one(&w, 8, PUBLICATION_GONE, "a", 1, false);
-    assert_int_equal(ask(&w, "a").kind, HOME_ABSENT);
+    assert_int_equal(ask(&w, "a").kind, ANSWER_ABSENT);
     end(&w);
 }
 
@@ -445,9 +445,9 @@ static void test_prefix(void **state)
     struct home_key keys[4] = {key_of("a"), key_of("b"), key_of("c"), key_of("d")};
     struct home_answer a[4];
     assert_int_equal(home_ask_many(w.h, keys, 4, true, w.revision, 0, a), 3);
-    assert_int_equal(a[2].kind, HOME_ABSENT);
+    assert_int_equal(a[2].kind, ANSWER_ABSENT);
     assert_int_equal(home_ask_many(w.h, keys, 4, false, w.revision, 0, a), 4);
-    assert_int_equal(a[3].kind, HOME_FOUND);
+    assert_int_equal(a[3].kind, ANSWER_FOUND);
     assert_int_equal(home_ask_many(w.h, keys, 2, true, w.revision, 0, a), 2);
     end(&w);
 }

@@ -46,8 +46,8 @@ static void check_answer(uint16_t reader, uint16_t home, uint32_t key)
     struct home_answer a;
     home_ask(fleet.node[home].home, &k, fleet_revision(&fleet.node[reader]), fleet.now, &a);
     fleet.asked[a.kind]++;
-    fleet.unsure += a.kind == HOME_FOUND && !a.sure;
-    for (uint32_t i = 0; i < fleet.n && a.kind == HOME_ABSENT; i++) {
+    fleet.unsure += a.kind == ANSWER_FOUND && !a.sure;
+    for (uint32_t i = 0; i < fleet.n && a.kind == ANSWER_ABSENT; i++) {
         if (fleet.node[i].index[key].published && stands(key, &fleet.node[i].index[key])) {
             fail_msg("key %u of member %u is published, home %u says ABSENT", key, i, home);
         }
@@ -81,7 +81,7 @@ static void replicate(void)
     struct home_answer a;
     rendezvous_homes(fleet.list[n->list], rendezvous_place(&k), home);
     home_ask(fleet.node[home[0]].home, &k, fleet_revision(n), fleet.now, &a);
-    if (a.kind != HOME_FOUND || n->index[key].what != NOTHING) {
+    if (a.kind != ANSWER_FOUND || n->index[key].what != NOTHING) {
         return;
     }
     const struct record *from = &fleet.node[a.at[0].member].index[key];
@@ -259,7 +259,7 @@ static void check_quiet(void)
             for (uint32_t i = 0; i < fleet.n && !fleet.small; i++) {
                 check_location(&a, key, i);
             }
-            assert_true(fleet.small || a.kind == (a.n ? HOME_FOUND : HOME_ABSENT));
+            assert_true(fleet.small || a.kind == (a.n ? ANSWER_FOUND : ANSWER_ABSENT));
             assert_true(fleet.small || a.sure);
             check_answer(0, home[h], key);
         }
@@ -325,12 +325,14 @@ static void test_schedules(void **state)
     }
     printf("found %lu (%lu unsure), absent %lu, learning %lu; published %lu, taken %lu, dropped %lu, restarts %lu, "
            "lists %lu, lost %lu, overflows %lu, full %lu\n",
-           fleet.asked[HOME_FOUND], fleet.unsure, fleet.asked[HOME_ABSENT], fleet.asked[HOME_LEARNING], fleet.published,
-           fleet.taken, fleet.dropped, fleet.restarts, fleet.changes, fleet.lost, fleet.overflows, fleet.full);
+           fleet.asked[ANSWER_FOUND], fleet.unsure, fleet.asked[ANSWER_ABSENT], fleet.asked[ANSWER_LEARNING],
+           fleet.published, fleet.taken, fleet.dropped, fleet.restarts, fleet.changes, fleet.lost, fleet.overflows,
+           fleet.full);
     /* The schedules reach what they are for. */
-    assert_true(fleet.asked[HOME_FOUND] - fleet.unsure > 1000 && fleet.unsure > 1000 &&
-                fleet.asked[HOME_ABSENT] > 1000);
-    assert_true(fleet.asked[HOME_LEARNING] > 1000 && fleet.published > 1000 && fleet.taken > 10 && fleet.dropped > 10);
+    assert_true(fleet.asked[ANSWER_FOUND] - fleet.unsure > 1000 && fleet.unsure > 1000 &&
+                fleet.asked[ANSWER_ABSENT] > 1000);
+    assert_true(fleet.asked[ANSWER_LEARNING] > 1000 && fleet.published > 1000 && fleet.taken > 10 &&
+                fleet.dropped > 10);
     assert_true(fleet.restarts > 10 && fleet.changes > 10 && fleet.lost > 100 && fleet.overflows > 0 && fleet.full > 0);
     for (uint32_t i = 0; i < MESSAGES; i++) {
         fleet_forget(&fleet.message[i]);

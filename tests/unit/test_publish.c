@@ -525,13 +525,13 @@ static void test_away(void **state)
     assert_int_equal(publish_absence(-1, HOME_TOMBSTONE_NS, 2), ABSENCE_LONG);
     assert_int_equal(publish_absence(HOME_TOMBSTONE_NS + 1, HOME_TOMBSTONE_NS, 0), ABSENCE_SHORT);
     struct home_version own = {5, 1};
-    struct home_answer a = {.kind = HOME_LEARNING};
+    struct home_answer a = {.kind = ANSWER_LEARNING};
     assert_int_equal(publish_confirm(&a, own, false, 0, 1, false), UNLISTED_WAIT);
     assert_int_equal(publish_confirm(&a, own, false, 0, 1, true), UNLISTED_DROP);
     assert_int_equal(publish_confirm(&a, own, false, 0, 0, false), UNLISTED_DROP);
     a.everyone = true;
     assert_int_equal(publish_confirm(&a, own, false, 0, 0, false), UNLISTED_WAIT);
-    a = (struct home_answer){.kind = HOME_FOUND, .n = 1, .at = {{.version = own, .member = 0}}};
+    a = (struct home_answer){.kind = ANSWER_FOUND, .n = 1, .at = {{.version = own, .member = 0}}};
     assert_int_equal(publish_confirm(&a, own, false, 0, 0, false), UNLISTED_DROP);
     assert_int_equal(publish_confirm(&a, own, false, 1, 0, false), UNLISTED_KEEP);
     assert_int_equal(publish_confirm(&a, own, true, 1, 0, false), UNLISTED_KEEP);

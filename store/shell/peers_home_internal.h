@@ -1,0 +1,84 @@
+/* peers_home_internal.h: what the files peers_home*.c share.
+ *
+ *   peers_home.c          the part: opening, members that come and go, time
+ *   peers_home_publish.c  what this node tells its homes, and what others tell it
+ *   peers_home_ask.c      questions to the table, from other nodes and from this node's puller
+ *   peers_home_report.c   what is said of it
+ *
+ * The table has at most 2 * homes * (objects that this node can have) keys: members of like size hold as many objects
+ * together as their homes have to know, `homes` times each, and twice that is for uneven shares. Its entries have at
+ * most 1/32 of the pool's bytes, at least 4 MiB, and a key stands for 128 bytes of them at least.
+ */
+#ifndef BERTH_SHELL_PEERS_HOME_INTERNAL_H
+#define BERTH_SHELL_PEERS_HOME_INTERNAL_H
+
+#include "replication/home.h"
+#include "replication/publish.h"
+#include "replication/pull.h"
+#include "store/shell/peers_internal.h"
+
+#define HOME_POOL_SHARE 32u /* of the pool, 1 in so many bytes */
+#define HOME_BYTES_MIN (4u << 20)
+#define HOME_ENTRY_BYTES 128u              /* a key with one location, about */
+#define HOME_SWEEP_NS INT64_C(1000000000)  /* between two looks for entries that have ended */
+#define HOME_QUEUE (1u << 16)              /* entries that wait for one member; more, and it is listed to anew */
+#define HOME_WINDOW 4u                     /* batches under way to a member */
+#define HOME_RESEND_NS INT64_C(2000000000) /* a batch without an answer goes again */
+#define HOME_FULL_NS INT64_C(10000000000)  /* a home without room is listed to again */
+#define HOME_COMMANDS 64u                  /* of the publication, carried out in a turn */
+#define HOME_GRANTS 32u                    /* answers that wait for leases; above it they go without */
+#define HOME_LOG_NS INT64_C(1000000000)    /* a line about dropped copies at most so often */
+
+struct home_sums {
+    uint64_t asked; /* keys that other nodes asked for, and .. */
+    uint64_t found; /* .. those of them that were FOUND */
+    uint64_t absent;
+    uint64_t learning;
+    uint64_t leased;     /* answers that brought a lease */
+    uint64_t batches;    /* taken from other nodes */
+    uint64_t stale;      /* refused: of another life, of a stream given up, or not the next */
+    uint64_t dropped;    /* answers of homes for which a copy was given up: up to one a home and copy */
+    uint64_t renumbered; /* removals that were told again with a greater counter */
+    uint64_t lost;       /* puts that were given up though they were new: another node's clock is ahead */
+};
+
+/* Whose answer link_ask waits for. */
+struct home_target {
+    struct home_part *part;
+    uint16_t member;
+};
+
+struct home_part {
+    struct peers *peers;
+    struct home *home;
+    struct publish *publish;
+    struct home_target *targets; /* a member each */
+    struct home_life self;
+    int64_t next_sweep; /* CLOCK_MONOTONIC ns */
+    uint64_t cursor;    /* of the listing: node_objects_next's */
+    int64_t told_at;    /* when the log was told of dropped copies last, CLOCK_MONOTONIC ns */
+    uint64_t told;      /* how many there were then */
+    uint32_t granting;  /* answers that wait for leases */
+    struct home_sums sums;
+    struct publication_entry entries[PUBLICATION_ENTRIES];
+    struct publication_result results[PUBLICATION_ENTRIES];
+    uint8_t key[PUBLICATION_ENTRIES][KEY_MAX];
+    struct home_key keys[WIRE_KEYS_MAX];
+    struct home_answer answers[WIRE_KEYS_MAX];
+    uint16_t missing[PULL_MISSING_MAX], everyone[PULL_MISSING_MAX];
+};
+
+static inline struct home_key home_key_of(const struct key_ref *key, uint64_t route)
+{
+    return (struct home_key){.data = key->data, .size = key->size, .space = key->ns, .route = route};
+}
+
+static inline struct home_life home_life_of(const struct peer_identity *i)
+{
+    return (struct home_life){.region = i->region_id, .incarnation = i->incarnation};
+}
+
+/* Carries out what the publication commands; true: there is more. Turn context. */
+bool home_publish_turn(struct home_part *h, int64_t now);
+
+#endif

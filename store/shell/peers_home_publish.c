@@ -1,0 +1,296 @@
+/* peers_home_publish.c: what this node tells the homes of its keys, and what others tell this home. */
+#include "store/shell/peers_home_internal.h"
+
+#include "store/shell/log.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* ---- told by the core ---- */
+
+/* What was sealed here is new; what came from another region was published by its owner before. */
+static struct publication_entry entry_of(const struct home_part *h, const struct node_publication *n, bool told)
+{
+    static const uint8_t kinds[] = {[PUBLISH_SEALED] = PUBLICATION_OBJECT,
+                                    [PUBLISH_GONE] = PUBLICATION_GONE,
+                                    [PUBLISH_REMOVED] = PUBLICATION_TOMBSTONE};
+    bool object = n->kind == PUBLISH_SEALED;
+    return (struct publication_entry){.key = home_key_of(&n->key, n->route),
+                                      .version = {.counter = n->counter, .region = n->region},
+                                      .size = object ? n->size : 0,
+                                      .lineage = object ? n->lineage : 0,
+                                      .kind = kinds[n->kind],
+                                      .replaceable = n->replaceable,
+                                      .fresh = told && n->kind != PUBLISH_GONE && n->region == h->self.region};
+}
+
+void home_part_command(struct peers *p, const struct node_command *c)
+{
+    struct home_part *h = p->home;
+    int64_t now = peers_mono(p);
+    for (uint32_t i = 0; h && i < c->n_published; i++) {
+        struct publication_entry e = entry_of(h, &c->published[i], true);
+        int64_t number = publish_tell(h->publish, &e, now);
+        if (number < 0)
+            log_event(LOG_ERROR, "a change of a key of %u bytes can't be published: error %lld",
+                      c->published[i].key.size, (long long)number);
+    }
+}
+
+/* ---- batches to homes ---- */
+
+/* The answer's items, if they are those of a PUBLISHED. */
+static struct publication_answer answer_of(struct home_part *h, const struct wire_message *m, struct wire_reader *items)
+{
+    struct publication_answer a = {.stream = m->published.stream,
+                                   .batch = m->published.batch,
+                                   .complete = m->head.flags & WIRE_COMPLETE,
+                                   .results = h->results};
+    struct wire_item item;
+    while (a.n < PUBLICATION_ENTRIES && wire_next(items, &item) == 1)
+        h->results[a.n++] =
+            (struct publication_result){.counter = item.published.counter, .verdict = item.published.kind};
+    return a;
+}
+
+/* A batch that was refused, or got no answer, goes again by the publication's own timer. */
+static void answered(void *arg, int32_t status, const struct wire_message *m, struct wire_reader *items)
+{
+    struct home_target *t = arg;
+    struct home_part *h = t->part;
+    if (status < 0 || !m)
+        return;
+    struct publication_answer a = answer_of(h, m, items);
+    if (publish_answered(h->publish, t->member, &a, peers_mono(h->peers)) == -EINVAL) {
+        struct link *l = link_of(h->peers, t->member);
+        if (l)
+            link_blame(l, -EPROTO, "it answers a publication that it was not sent");
+    }
+    h->peers->again = true;
+}
+
+static struct wire_item item_of(const struct publication_entry *e)
+{
+    return (struct wire_item){.entry = {.kind = e->kind,
+                                        .replaceable = e->replaceable,
+                                        .key = {.data = e->key.data, .size = e->key.size, .ns = (uint32_t)e->key.space},
+                                        .route = e->key.route,
+                                        .version = {.counter = e->version.counter, .region = e->version.region},
+                                        .size = e->kind == PUBLICATION_OBJECT ? e->size : 0,
+                                        .lineage = e->kind == PUBLICATION_OBJECT ? e->lineage : 0}};
+}
+
+static long encode_batch(struct peers *p, const struct publication *b)
+{
+    struct wire_message m;
+    struct wire_writer w;
+    memset(&m, 0, sizeof m);
+    m.head.op = WIRE_PUBLISH;
+    m.head.flags = b->complete ? WIRE_COMPLETE : 0;
+    m.publish.owner_region = b->from.region;
+    m.publish.owner_incarnation = b->from.incarnation;
+    m.publish.home_region = b->to.region;
+    m.publish.home_incarnation = b->to.incarnation;
+    m.publish.revision = b->revision;
+    m.publish.stream = b->stream;
+    m.publish.batch = b->batch;
+    int e = wire_begin(&w, p->buffer, sizeof p->buffer, &m);
+    for (uint32_t i = 0; e == 0 && i < b->n; i++) {
+        struct wire_item item = item_of(&b->entries[i]);
+        e = wire_add(&w, &item);
+    }
+    return e < 0 ? e : wire_end(&w);
+}
+
+static void send_self(struct home_part *h, const struct publication *b, int64_t now)
+{
+    struct publication_answer a;
+    if (home_publish(h->home, b, now, &a, h->results) == 0)
+        publish_answered(h->publish, h->peers->self, &a, now);
+}
+
+static void send_batch(struct home_part *h, const struct publish_command *c, int64_t now)
+{
+    struct peers *p = h->peers;
+    if (c->member == p->self) {
+        send_self(h, &c->batch, now);
+        return;
+    }
+    long n = encode_batch(p, &c->batch);
+    if (n < 0)
+        log_event(LOG_ERROR, "a publication to '%s' can't be encoded: error %ld", p->members[c->member].name, n);
+    else /* what can't be sent now is as good as lost on its way: it goes again */
+        link_ask(p, c->member, p->buffer, (size_t)n, now + HOME_RESEND_NS, answered, &h->targets[c->member]);
+}
+
+/* ---- listings ---- */
+
+static void list_step(struct home_part *h, const struct publish_command *c, int64_t now)
+{
+    struct node_publication o;
+    uint32_t n = 0, most = c->most < PUBLICATION_ENTRIES ? c->most : PUBLICATION_ENTRIES;
+    bool more = true;
+    uint64_t pass = c->pass;
+    if (c->start)
+        h->cursor = 0;
+    while (n < most && (more = node_objects_next(h->peers->server->node, &h->cursor, h->key[n], &o))) {
+        h->entries[n] = entry_of(h, &o, false);
+        n++;
+    }
+    int e = publish_listed(h->publish, pass, h->entries, n, !more, now);
+    if (e < 0)
+        log_event(LOG_ERROR, "what this node has can't be listed for its homes: error %d", e);
+}
+
+/* ---- verdicts ---- */
+
+/* One line for many: a removed prefix may be thousands of copies. */
+static void tell_dropped(struct home_part *h, int64_t now)
+{
+    uint64_t n = h->sums.dropped + h->sums.lost;
+    if (n == h->told || now - h->told_at < HOME_LOG_NS)
+        return;
+    log_event(
+        h->sums.lost ? LOG_WARNING : LOG_INFO,
+        "homes answered %llu times since the last line that a newer version or a removal stands above a copy of "
+        "this node, which is given up; of all such copies %llu had just been put, with counters behind the others'",
+        (unsigned long long)(n - h->told), (unsigned long long)h->sums.lost);
+    h->told = n;
+    h->told_at = now;
+}
+
+static void drop_copy(struct home_part *h, const struct publication_entry *e)
+{
+    uint8_t key[KEY_MAX]; /* the entry is the publication's until its next command, and dispatch may tell it things */
+    struct node_event ev = {.kind = EV_DROP_COPY,
+                            .key = {.data = key, .size = e->key.size, .ns = (uint32_t)e->key.space},
+                            .counter = e->version.counter,
+                            .region = e->version.region};
+    memcpy(key, e->key.data, e->key.size);
+    if (e->kind == PUBLICATION_OBJECT)
+        dispatch(h->peers->server, &ev);
+}
+
+/* A removal that was too low is told again above everything seen; the number is this node's from then on. The version of
+ * an object stands in the index, and nothing changes it there: a put that came in below another node's is given up. */
+static void take(struct home_part *h, const struct publish_command *c, int64_t now)
+{
+    struct node *node = h->peers->server->node;
+    struct node_event seen = {.kind = EV_SEEN, .counter = c->counter};
+    uint8_t key[KEY_MAX];
+    struct publication_entry e = c->entry;
+    memcpy(key, e.key.data, e.key.size);
+    e.key.data = key;
+    dispatch(h->peers->server, &seen);
+    if (e.kind != PUBLICATION_TOMBSTONE) {
+        h->sums.lost++;
+        drop_copy(h, &e);
+        return;
+    }
+    e.version.counter = seen.counter = node_seen(node) + 1;
+    e.fresh = false;
+    e.again = true;
+    dispatch(h->peers->server, &seen);
+    if (e.version.counter <= WIRE_COUNTER_MAX && node_seen(node) >= e.version.counter) {
+        h->sums.renumbered++;
+        publish_tell(h->publish, &e, now);
+    }
+}
+
+bool home_publish_turn(struct home_part *h, int64_t now)
+{
+    const struct publish_command *c = NULL;
+    uint32_t n = 0;
+    for (; n < HOME_COMMANDS && (c = publish_command(h->publish)); n++) {
+        switch (c->kind) {
+        case PUBLISH_SEND:
+            send_batch(h, c, now);
+            break;
+        case PUBLISH_LIST:
+            list_step(h, c, now);
+            break;
+        case PUBLISH_TAKE:
+            take(h, c, now);
+            break;
+        case PUBLISH_DROP:
+            h->sums.dropped += c->entry.kind == PUBLICATION_OBJECT;
+            drop_copy(h, &c->entry);
+            break;
+        }
+    }
+    tell_dropped(h, now);
+    return n == HOME_COMMANDS;
+}
+
+/* ---- batches from owners ---- */
+
+static bool read_batch(struct home_part *h, struct wire_reader *items, struct publication *b)
+{
+    struct wire_item item;
+    uint64_t bytes = 0;
+    while (b->n < PUBLICATION_ENTRIES && wire_next(items, &item) == 1) {
+        const struct wire_entry *e = &item.entry;
+        bytes += e->key.size;
+        h->entries[b->n++] =
+            (struct publication_entry){.key = home_key_of(&e->key, e->route),
+                                       .version = {.counter = e->version.counter, .region = e->version.region},
+                                       .size = e->size,
+                                       .lineage = e->lineage,
+                                       .kind = e->kind,
+                                       .replaceable = e->replaceable};
+    }
+    b->entries = h->entries;
+    return bytes <= PUBLICATION_KEYS;
+}
+
+static void answer_batch(struct peers *p, struct link *from, uint64_t id, const struct publication_answer *a)
+{
+    struct wire_message m;
+    struct wire_writer w;
+    memset(&m, 0, sizeof m);
+    m.head.op = WIRE_PUBLISHED;
+    m.head.id = id;
+    m.head.flags = a->complete ? WIRE_COMPLETE : 0;
+    m.published.stream = a->stream;
+    m.published.batch = a->batch;
+    int e = wire_begin(&w, p->buffer, sizeof p->buffer, &m);
+    for (uint32_t i = 0; e == 0 && i < a->n; i++) {
+        struct wire_item item = {.published = {.kind = a->results[i].verdict, .counter = a->results[i].counter}};
+        if (a->results[i].verdict != VERDICT_SUPERSEDED)
+            item.published.counter = 0;
+        e = wire_add(&w, &item);
+    }
+    long n = e < 0 ? e : wire_end(&w);
+    if (n < 0 || link_answer(from, id, p->buffer, (size_t)n) < 0)
+        link_refuse(from, WIRE_PUBLISH, id, -EMSGSIZE);
+}
+
+void home_part_publish(struct peers *p, struct link *from, const struct wire_message *m, struct wire_reader *items,
+                       int64_t deadline)
+{
+    struct home_part *h = p->home;
+    (void)deadline;
+    if (from->number >= p->n_members) {
+        link_refuse(from, m->head.op, m->head.id, -EPERM); /* a client owns nothing */
+        return;
+    }
+    struct publication b = {
+        .from = {.region = m->publish.owner_region, .incarnation = m->publish.owner_incarnation},
+        .to = {.region = m->publish.home_region, .incarnation = m->publish.home_incarnation},
+        .revision = m->publish.revision,
+        .stream = m->publish.stream,
+        .batch = m->publish.batch,
+        .member = from->number,
+        .complete = m->head.flags & WIRE_COMPLETE,
+    };
+    struct publication_answer a;
+    int e = read_batch(h, items, &b) ? home_publish(h->home, &b, peers_mono(p), &a, h->results) : -EINVAL;
+    if (e == -EINVAL)
+        link_blame(from, -EPROTO, "a publication breaks the contract");
+    h->sums.batches += e == 0;
+    h->sums.stale += e < 0;
+    if (e < 0)
+        link_refuse(from, m->head.op, m->head.id, e);
+    else
+        answer_batch(p, from, m->head.id, &a);
+}
