@@ -205,6 +205,17 @@ static void read_lease(const struct peers *p, uint16_t member, int32_t status, c
                                       .slot = l->slot};
 }
 
+/* Any member may know: where they are too many to be named, the puller takes it for a home that says nothing. */
+static void everyone(const struct peers *p, struct pull_answer *out, uint16_t *missing)
+{
+    for (uint32_t i = 0; i < p->n_members; i++) {
+        if (i != p->self && out->n_missing < PULL_MISSING_MAX)
+            missing[out->n_missing++] = (uint16_t)i;
+    }
+    if (p->n_members - 1 > PULL_MISSING_MAX)
+        out->n_missing = PULL_MISSING_MAX + 1;
+}
+
 static void read_answer(const struct peers *p, uint16_t member, const struct wire_answer *from, struct pull_answer *out,
                         uint16_t *missing)
 {
@@ -224,12 +235,12 @@ static void read_answer(const struct peers *p, uint16_t member, const struct wir
         out->says = HOME_ABSENT;
     } else {
         out->says = HOME_LEARNING;
-        bool all = from->flags & WIRE_EVERYONE && p->n_members <= PULL_MISSING_MAX;
-        out->n_missing = all                                         ? p->n_members
-                         : from->flags & (WIRE_MORE | WIRE_EVERYONE) ? PULL_MISSING_MAX + 1
-                                                                     : from->n;
-        for (uint32_t i = 0; i < out->n_missing && i < PULL_MISSING_MAX; i++)
-            missing[i] = all ? (uint16_t)i : from->missing[i];
+        if (from->flags & WIRE_EVERYONE) {
+            everyone(p, out, missing);
+            return;
+        }
+        out->n_missing = from->flags & WIRE_MORE ? PULL_MISSING_MAX + 1 : from->n;
+        memcpy(missing, from->missing, from->n * sizeof *missing);
     }
 }
 

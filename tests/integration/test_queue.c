@@ -110,8 +110,14 @@ static void queue_runs_every_operation(void **state)
     assert_int_equal(run_op(q, &op), 0);
     op = (struct berth_op){.opcode = BERTH_OP_GET, .key = key_of("o"), .view = &v};
     assert_int_equal(run_op(q, &op), -ENOENT);
-    op = (struct berth_op){.opcode = BERTH_OP_CANCEL};
+    op = (struct berth_op){.opcode = BERTH_OP_PURGE};
     assert_int_equal(run_op(q, &op), -EOPNOTSUPP);
+    op = (struct berth_op){.opcode = BERTH_OP_CANCEL};
+    assert_int_equal(run_op(q, &op), -EINVAL);
+    op = (struct berth_op){.opcode = BERTH_OP_CANCEL, .data = &st};
+    assert_int_equal(run_op(q, &op), -ENOENT);
+    op = (struct berth_op){.opcode = BERTH_OP_PULL, .key = key_of("o"), .deadline = BERTH_FOREVER};
+    assert_int_equal(run_op(q, &op), -ENOENT); /* no peers */
     op = (struct berth_op){.opcode = BERTH_OPCODES};
     assert_int_equal(run_op(q, &op), -EINVAL);
     op = (struct berth_op){.opcode = BERTH_OP_PUT, .key = key_of("o"), .size = 1};

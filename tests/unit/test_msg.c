@@ -39,6 +39,19 @@ static void make_later(unsigned op)
     }
 }
 
+/* Two keys: into a buffer, one of them with a range. */
+static void make_pull(void)
+{
+    begin(MSG_PULL, sizeof(struct msg_pull) + 2 * (sizeof(struct msg_pull_key) + 8) + sizeof(struct msg_pull_range));
+    AS(struct msg_pull)->count = 2;
+    AS(struct msg_pull)->kind = MSG_PULL_BUFFER;
+    AS(struct msg_pull)->buffer = 4096;
+    struct msg_pull_key *k = (struct msg_pull_key *)(AS(struct msg_pull) + 1);
+    *k = (struct msg_pull_key){.key_size = 5, .n_ranges = 1};
+    k = (struct msg_pull_key *)(uintptr_t)msg_pull_next(k);
+    *k = (struct msg_pull_key){.key_size = 6, .to = 8, .room = 100};
+}
+
 static void make_name(unsigned op)
 {
     begin(op, sizeof(struct msg_namespace) + 5);
@@ -103,6 +116,12 @@ static uint32_t make(unsigned op)
         begin(op, sizeof(struct msg_query) + 5);
         AS(struct msg_query)->key_size = 5;
         break;
+    case MSG_PULL:
+        make_pull();
+        break;
+    case MSG_CANCEL:
+        begin(op, sizeof(struct msg_cancel));
+        break;
     default:
         make_later(op);
     }
@@ -112,7 +131,13 @@ static uint32_t make(unsigned op)
 /* Every operation that is not reserved, 0 behind the last. */
 static unsigned next_op(unsigned op)
 {
-    return op + 1 < MSG_OPS ? op + 1 : op < MSG_WAIT ? MSG_WAIT : 0;
+    static const unsigned beyond[] = {MSG_CANCEL, MSG_WAIT, MSG_PULL};
+    for (unsigned i = 0; op + 1 >= MSG_OPS && i < sizeof beyond / sizeof beyond[0]; i++) {
+        if (beyond[i] > op) {
+            return beyond[i];
+        }
+    }
+    return op + 1 < MSG_OPS ? op + 1 : 0;
 }
 
 static int check(void)
@@ -154,8 +179,8 @@ static void operations_out_of_range(void **state)
 {
     (void)state;
     for (unsigned op = 0; op <= UINT16_MAX; op++) {
-        bool later = op >= MSG_CANCEL && op < MSG_CODES && op != MSG_WAIT;
-        int want = later ? -EOPNOTSUPP : (op > 0 && op < MSG_OPS) || op == MSG_WAIT ? 0 : -EINVAL;
+        bool later = op >= MSG_CANCEL && op < MSG_CODES && (op == MSG_PURGE || op == MSG_RANGE);
+        int want = later ? -EOPNOTSUPP : (op > 0 && op < MSG_OPS) || (op >= MSG_CANCEL && op < MSG_CODES) ? 0 : -EINVAL;
         make(op);
         if (check() != want) {
             fail_msg("operation %u: %d", op, check());
@@ -327,6 +352,47 @@ static void waits_have_bounds(void **state)
     assert_int_equal(msg_reply_max(head), sizeof(struct msg_reply) + 2);
 }
 
+static void pulls_have_bounds(void **state)
+{
+    (void)state;
+#define REFUSED(change)                                                                    \
+    do {                                                                                   \
+        make_pull();                                                                       \
+        struct msg_pull *m = AS(struct msg_pull);                                          \
+        struct msg_pull_key *k = (struct msg_pull_key *)(m + 1);                           \
+        struct msg_pull_range *r = (struct msg_pull_range *)(uintptr_t)msg_pull_ranges(k); \
+        (void)k, (void)r;                                                                  \
+        change;                                                                            \
+        assert_int_equal(check(), -EINVAL);                                                \
+    } while (0)
+    make_pull();
+    assert_int_equal(check(), 0);
+    assert_int_equal(msg_reply_max(head), sizeof(struct msg_reply) + 2 * sizeof(struct msg_pulled));
+    REFUSED(m->count = 0);
+    REFUSED(m->count = 1);
+    REFUSED(m->count = 3);
+    REFUSED(m->count = MSG_PULL_KEYS + 1);
+    REFUSED(m->count = UINT32_MAX);
+    REFUSED(m->flags = MSG_PULL_FLAGS + 1);
+    REFUSED(m->kind = MSG_PULL_KINDS);
+    REFUSED(m->kind = MSG_PULL_REPLICA);
+    REFUSED(m->buffer = 0);
+    REFUSED(m->buffer = UINT64_MAX);
+    REFUSED(k->key_size = 0);
+    REFUSED(k->key_size = KEY_MAX + 1);
+    REFUSED(k->key_size = UINT16_MAX);
+    REFUSED(k->n_ranges = 0);
+    REFUSED(k->n_ranges = 2);
+    REFUSED(k->n_ranges = UINT16_MAX);
+    REFUSED(k->to = 1);
+    REFUSED(k->room = 1);
+    REFUSED(r->offset = (uint64_t)OBJECT_MAX + 1);
+    REFUSED(r->length = (uint64_t)OBJECT_MAX + 1);
+    REFUSED(r->length = UINT64_MAX);
+    REFUSED(r->to = UINT64_MAX);
+#undef REFUSED
+}
+
 /* Every reply fits a message, and a request that passed has a reply that can be reserved. */
 static void replies_are_bounded(void **state)
 {
@@ -382,17 +448,12 @@ int main(void)
     seed = given ? strtoull(given, NULL, 0) : (uint64_t)t.tv_nsec << 20 | 1;
     print_message("seed %llu\n", (unsigned long long)seed);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(right_ones_pass),
-        cmocka_unit_test(lengths_must_add_up),
-        cmocka_unit_test(operations_out_of_range),
-        cmocka_unit_test(flags_and_deadlines),
-        cmocka_unit_test(names_are_text),
-        cmocka_unit_test(counts_have_bounds),
-        cmocka_unit_test(fields_of_later_versions),
-        cmocka_unit_test(segments_have_bounds),
-        cmocka_unit_test(waits_have_bounds),
-        cmocka_unit_test(replies_are_bounded),
-        cmocka_unit_test_prestate(random_bodies, where),
+        cmocka_unit_test(right_ones_pass),          cmocka_unit_test(lengths_must_add_up),
+        cmocka_unit_test(operations_out_of_range),  cmocka_unit_test(flags_and_deadlines),
+        cmocka_unit_test(names_are_text),           cmocka_unit_test(counts_have_bounds),
+        cmocka_unit_test(fields_of_later_versions), cmocka_unit_test(segments_have_bounds),
+        cmocka_unit_test(waits_have_bounds),        cmocka_unit_test(pulls_have_bounds),
+        cmocka_unit_test(replies_are_bounded),      cmocka_unit_test_prestate(random_bodies, where),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
