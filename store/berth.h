@@ -252,7 +252,7 @@ BERTH_API int berth_abort(struct berth *b, struct berth_draft *d, size_t n);
  * the handle's time-out. With BERTH_WAIT it bounds the wait, over restarts of the node too. Errors: -ENOENT,
  * BERTH_ELINEAGE, BERTH_EPINS, BERTH_EQUOTA, BERTH_ECORRUPT (VERIFY), BERTH_EFORKED, -EINVAL; with BERTH_WAIT also
  * -ETIMEDOUT, BERTH_EABORTED, BERTH_EDIED, BERTH_ENODE, and -EAGAIN (the node has as many waits as it takes: wait for
- * fewer keys). */
+ * fewer keys); with BERTH_PEERS also -ETIMEDOUT, BERTH_EUNSURE and BERTH_ENOTNOW. */
 BERTH_API int berth_get(struct berth *b, struct berth_key key, struct berth_view *view, unsigned flags,
                         int64_t deadline);
 
@@ -398,8 +398,8 @@ enum berth_opcode {
     BERTH_OP_GET_RANGE = 11, /* key, ranges, n, flags; result is the bytes copied */
     BERTH_OPCODES = 12,
     /* data: the operation to cancel, submitted to this queue: a pull, or a read with BERTH_PEERS that is at its peers.
-     * Result 0: it has completed, with -ECANCELED unless it was done before, and nothing writes into its memory any more;
-     * -ENOENT: no such pull is under way; -EALREADY: it is being cancelled. */
+     * Result 0: it has completed, with -ECANCELED unless it was done before, and nothing writes into its memory any
+     * more; -ENOENT: no such pull is under way; -EALREADY: it is being cancelled. */
     BERTH_OP_CANCEL = 32,
     /* key, or n keys at data (struct berth_key, 1 to BERTH_PULL_MAX; -E2BIG: too long together), flags: from peers into
      * this pool, and not pinned. Result of one: 0, BERTH_KEPT (it was here), or its error; of n: how many are here. */

@@ -345,6 +345,18 @@ static bool frequent(enum node_event_kind kind)
     return kind == EV_REQUEST || kind == EV_TOUCH || kind == EV_ADOPT || kind >= EV_SEEN;
 }
 
+/* What other nodes are the cause of. */
+static void peer_event_of(struct node *n, const struct node_event *ev)
+{
+    if (ev->kind == EV_SEEN) {
+        counter_seen(n, ev->counter);
+    } else if (ev->kind == EV_DROP_COPY) {
+        evict_copy(n, ev->key, ev->counter, ev->region);
+    } else {
+        lease_event(n, ev->kind, ev->lease);
+    }
+}
+
 void node_event(struct node *n, const struct node_event *ev, struct node_now now)
 {
     arena_reset(n);
@@ -390,18 +402,14 @@ void node_event(struct node *n, const struct node_event *ev, struct node_now now
         horizon_stop(n);
         break;
     case EV_SEEN:
-        counter_seen(n, ev->counter);
-        break;
     case EV_LEASE:
     case EV_RENEW:
     case EV_RELEASE:
     case EV_PEER_GONE:
     case EV_SERVE_BEGIN:
     case EV_SERVE_END:
-        lease_event(n, ev->kind, ev->lease);
-        break;
     case EV_DROP_COPY:
-        evict_copy(n, ev->key, ev->counter, ev->region);
+        peer_event_of(n, ev);
         break;
     }
     if (!frequent(ev->kind)) {

@@ -32,7 +32,8 @@ int pull_keys(struct berth *b, const struct berth_key *keys, const uint32_t *ind
 /* Until one key is here, or why not. With BERTH_WAIT until the deadline, however it comes: by a put here, too. */
 int pull_key(struct berth *b, const struct berth_key *key, unsigned flags, int64_t deadline);
 
-/* One key into the caller's memory: its size; PULL_IS_HERE: it is in the pool, copy it; or a negative error, recorded. */
+/* One key into the caller's memory: its size; PULL_IS_HERE: it is in the pool, copy it; or a negative error, recorded.
+ */
 #define PULL_IS_HERE (-1000000L)
 long pull_into(struct berth *b, const struct berth_key *key, void *buffer, size_t size, unsigned flags,
                int64_t deadline);

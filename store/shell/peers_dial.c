@@ -422,6 +422,7 @@ void links_end(struct peers *p)
             link_disconnect(l);
     }
     while ((l = TAILQ_FIRST(&p->links)))
+        /* It leaves the list there. NOLINTNEXTLINE(clang-analyzer-unix.Malloc) */
         link_free(l);
     for (uint32_t i = 0; i < p->n_members; i++) {
         struct resolving *r = p->members[i].asked;

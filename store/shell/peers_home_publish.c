@@ -171,8 +171,9 @@ static void drop_copy(struct home_part *h, const struct publication_entry *e)
         dispatch(h->peers->server, &ev);
 }
 
-/* A removal that was too low is told again above everything seen; the number is this node's from then on. The version of
- * an object stands in the index, and nothing changes it there: a put that came in below another node's is given up. */
+/* A removal that was too low is told again above everything seen; the number is this node's from then on. The version
+ * of an object stands in the index, and nothing changes it there: a put that came in below another node's is given
+ * up. */
 static void take(struct home_part *h, const struct publish_command *c, int64_t now)
 {
     struct node *node = h->peers->server->node;

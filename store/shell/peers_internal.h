@@ -221,9 +221,9 @@ int serve_part_admit(struct peers *p, struct link *from, const struct transport_
 void serve_part_served(struct peers *p, struct link *from, uint64_t lease, uint64_t token, int status);
 
 /* Leases for `from` of n keys (1 to LEASE_KEYS_MAX) that are asked for in another way than by LEASE: grants as
- * CMD_LEASED has them, one a key. `done` is called exactly once: from within, or later, in dispatch context too; n = 0: there are
- * none (the link has ended, the node stops, too much waits). ttl_ns 0: the default. Turn context. -EINVAL, -ENOMEM: done
- * is not called. */
+ * CMD_LEASED has them, one a key. `done` is called exactly once: from within, or later, in dispatch context too; n = 0:
+ * there are none (the link has ended, the node stops, too much waits). ttl_ns 0: the default. Turn context. -EINVAL,
+ * -ENOMEM: done is not called. */
 typedef void serve_granted_fn(void *arg, const struct lease_grant *grants, uint32_t n);
 int serve_part_grant(struct peers *p, struct link *from, const struct key_ref *keys, uint32_t n, int64_t ttl_ns,
                      serve_granted_fn *done, void *arg);

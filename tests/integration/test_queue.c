@@ -110,7 +110,16 @@ static void queue_runs_every_operation(void **state)
     assert_int_equal(run_op(q, &op), 0);
     op = (struct berth_op){.opcode = BERTH_OP_GET, .key = key_of("o"), .view = &v};
     assert_int_equal(run_op(q, &op), -ENOENT);
-    op = (struct berth_op){.opcode = BERTH_OP_PURGE};
+    berth_queue_close(q);
+}
+
+static void queue_refuses_what_it_does_not_know(void **state)
+{
+    (void)state;
+    struct berth_queue *q;
+    struct berth_stat st;
+    assert_int_equal(berth_queue_open(embedded, 1, &q), 0);
+    struct berth_op op = {.opcode = BERTH_OP_PURGE};
     assert_int_equal(run_op(q, &op), -EOPNOTSUPP);
     op = (struct berth_op){.opcode = BERTH_OP_CANCEL};
     assert_int_equal(run_op(q, &op), -EINVAL);
@@ -281,13 +290,9 @@ int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, embedded_open, embedded_close)
     const struct CMUnitTest tests[] = {
-        CASE(queue_puts_and_gets),
-        CASE(queue_runs_every_operation),
-        CASE(queue_keeps_order),
-        CASE(queue_descriptor_becomes_readable),
-        CASE(closed_queue_waits_and_releases),
-        CASE(full_queue_says_so),
-        CASE(reap_wakes_for_other_threads),
+        CASE(queue_puts_and_gets), CASE(queue_runs_every_operation),        CASE(queue_refuses_what_it_does_not_know),
+        CASE(queue_keeps_order),   CASE(queue_descriptor_becomes_readable), CASE(closed_queue_waits_and_releases),
+        CASE(full_queue_says_so),  CASE(reap_wakes_for_other_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

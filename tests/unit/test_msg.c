@@ -23,8 +23,29 @@ static void begin(enum msg_op op, size_t bytes)
     *head = (struct msg_head){.bytes = (uint32_t)bytes, .op = (uint16_t)op, .id = 1};
 }
 
+/* Two keys: into a buffer, one of them with a range. */
+static void make_pull(void)
+{
+    begin(MSG_PULL, sizeof(struct msg_pull) + 2 * (sizeof(struct msg_pull_key) + 8) + sizeof(struct msg_pull_range));
+    AS(struct msg_pull)->count = 2;
+    AS(struct msg_pull)->kind = MSG_PULL_BUFFER;
+    AS(struct msg_pull)->buffer = 4096;
+    struct msg_pull_key *k = (struct msg_pull_key *)(AS(struct msg_pull) + 1);
+    *k = (struct msg_pull_key){.key_size = 5, .n_ranges = 1};
+    k = (struct msg_pull_key *)(uintptr_t)msg_pull_next(k);
+    *k = (struct msg_pull_key){.key_size = 6, .to = 8, .room = 100};
+}
+
 static void make_later(unsigned op)
 {
+    if (op == MSG_PULL) {
+        make_pull();
+        return;
+    }
+    if (op == MSG_CANCEL) {
+        begin(op, sizeof(struct msg_cancel));
+        return;
+    }
     begin(op, sizeof(struct msg_head));
     if (op == MSG_SUMS) {
         begin(op, sizeof(struct msg_sums) + 3 * sizeof(uint64_t));
@@ -37,19 +58,6 @@ static void make_later(unsigned op)
             ((struct msg_wait_key *)(AS(struct msg_wait) + 1))[2 * i].key_size = (uint16_t)(5 + i);
         }
     }
-}
-
-/* Two keys: into a buffer, one of them with a range. */
-static void make_pull(void)
-{
-    begin(MSG_PULL, sizeof(struct msg_pull) + 2 * (sizeof(struct msg_pull_key) + 8) + sizeof(struct msg_pull_range));
-    AS(struct msg_pull)->count = 2;
-    AS(struct msg_pull)->kind = MSG_PULL_BUFFER;
-    AS(struct msg_pull)->buffer = 4096;
-    struct msg_pull_key *k = (struct msg_pull_key *)(AS(struct msg_pull) + 1);
-    *k = (struct msg_pull_key){.key_size = 5, .n_ranges = 1};
-    k = (struct msg_pull_key *)(uintptr_t)msg_pull_next(k);
-    *k = (struct msg_pull_key){.key_size = 6, .to = 8, .room = 100};
 }
 
 static void make_name(unsigned op)
@@ -115,12 +123,6 @@ static uint32_t make(unsigned op)
     case MSG_QUERY:
         begin(op, sizeof(struct msg_query) + 5);
         AS(struct msg_query)->key_size = 5;
-        break;
-    case MSG_PULL:
-        make_pull();
-        break;
-    case MSG_CANCEL:
-        begin(op, sizeof(struct msg_cancel));
         break;
     default:
         make_later(op);
