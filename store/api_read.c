@@ -412,6 +412,9 @@ static long pin_prefix(struct berth *b, struct client_thread *t, const struct be
 {
     size_t got = 0;
     bool last = !(flags & BERTH_WAIT) || deadline <= BERTH_NOW;
+    if (n == 0) {
+        return 0; /* keys may be NULL */
+    }
     if (flags & BERTH_PEERS) {
         return peers_prefix(b, t, keys, n, flags, deadline, v);
     }

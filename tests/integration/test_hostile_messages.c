@@ -337,6 +337,7 @@ static uint32_t any_message(void)
     if (op == MSG_SEAL || op == MSG_ABORT || op == MSG_RESUME) {
         fill_tokens(op, n);
     }
+    bytes = bytes < sizeof message ? bytes : (uint32_t)sizeof message;
     m->bytes = bytes;
     m->op = op;
     m->flags =
