@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define VALUE_MAX 256u
+#define VALUE_MAX 1024u /* a list of classes at its longest */
 
 static const bool can_change[SETTINGS] = {
     [SET_HIGH] = true,       [SET_LOW] = true,  [SET_DRAFT_QUOTA] = true, [SET_PIN_QUOTA] = true,

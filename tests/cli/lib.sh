@@ -11,6 +11,7 @@ unset XDG_RUNTIME_DIR NOTIFY_SOCKET
 
 scratch=$(mktemp -d /dev/shm/berth-cli.XXXXXX)
 daemons=()
+starts=0
 failures=0
 checks=0
 jsons=0
@@ -117,14 +118,18 @@ err_is_message()
     check "printable stderr" test "$(LC_ALL=C tr -d '\n -~' <"$scratch/err" | wc -c)" -eq 0
 }
 
-# start_berthd NAME [FLAGS...]: sets pid and BERTH_NODE; waits for the line that says ready.
+# start_berthd NAME [FLAGS...]: sets pid and BERTH_NODE; waits for the line that says ready. Pipe and log are new at each
+# start: what reads the output of an earlier daemon of this name may still be at its end.
 start_berthd()
 {
     local name=$1
     shift
     node_dir=$scratch/$name
+    starts=$((starts + 1))
+    local ready=$node_dir/ready.$starts
     mkdir -p "$node_dir"
-    mkfifo "$node_dir/ready" 2>/dev/null
+    rm -f "$node_dir/log"
+    mkfifo "$ready"
     "$bin/berthd" --config /dev/null --region "$node_dir/region" --socket "$node_dir/sock" --pool "${pool:-16MiB}" "$@" \
         </dev/null >"$node_dir/stdout" 2> >(
             # tee writes the log before it passes a line on: who hears 'ready' finds all that was said until then.
@@ -132,12 +137,12 @@ start_berthd()
             tee >({
                 grep -m1 -E '[ "]ready: ' || echo gone
                 cat >/dev/null
-            } >"$node_dir/ready") >"$node_dir/log"
+            } >"$ready") >"$node_dir/log"
         ) &
     pid=$!
     daemons+=("$pid")
     local line
-    read -r -t 60 line <"$node_dir/ready"
+    read -r -t 60 line <"$ready"
     case $line in
     *ready:*) ;;
     *)
