@@ -142,7 +142,6 @@ struct peers {
 
 /* The link that is up to this member or client; NULL: none is. */
 struct link *link_of(struct peers *p, uint16_t number);
-bool link_up(const struct peers *p, uint16_t number);
 
 /* Sends a request, encoded in any buffer (p->buffer): id, counter and time left are stamped here, and the bytes are
  * copied. deadline: CLOCK_MONOTONIC ns, INT64_MAX: none. 0: `done` is called exactly once, never from here. Else it was

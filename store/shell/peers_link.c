@@ -35,12 +35,6 @@ struct link *link_of(struct peers *p, uint16_t number)
     return NULL;
 }
 
-bool link_up(const struct peers *p, uint16_t number)
-{
-    const struct link *l = link_of((struct peers *)p, number);
-    return l && !l->closing;
-}
-
 struct link *link_serial(struct peers *p, uint32_t serial)
 {
     struct link *l;
