@@ -16,7 +16,7 @@ struct leases {
     struct pull_table by_key; /* GOOD only */
     struct pull_table by_id;  /* GOOD and ENDING */
     struct list idle;         /* GOOD without users, least recently used first */
-    uint64_t n_idle, idle_bytes;
+    uint64_t idle_bytes;
     struct leases_usage usage;
     struct owner owner[LEASE_MEMBERS_MAX];
 };
@@ -113,7 +113,6 @@ static void unidle(struct leases *ls, struct reader_lease *l)
 {
     if (l->state == LEASE_GOOD && list_in(&l->by_use)) {
         list_remove(&l->by_use);
-        ls->n_idle--;
         ls->idle_bytes -= l->terms.size;
     }
 }
@@ -174,7 +173,6 @@ static void to_idle(struct leases *ls, struct reader_lease *l, int64_t mono)
 {
     l->idle_since = mono;
     list_push(&ls->idle, &l->by_use);
-    ls->n_idle++;
     ls->idle_bytes += l->terms.size;
 }
 

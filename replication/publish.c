@@ -73,7 +73,7 @@ int publish_members(struct publish *p, uint16_t self, const struct rendezvous *r
 /* A pass that feeds nobody any more is given up. */
 static void end_empty_pass(struct publish *p)
 {
-    for (uint32_t i = 0; i < p->n_targets; i++) {
+    for (uint32_t i = 0; p->passing && i < p->n_targets; i++) {
         if (p->targets[i].state == TARGET_LISTING) {
             return;
         }

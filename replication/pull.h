@@ -144,6 +144,7 @@ struct pull_answer {
     uint32_t n_locations, n_missing;
     struct pull_location location[PULL_LOCATIONS_MAX];
     const uint16_t *missing; /* LEARNING */
+    bool unsure;             /* FOUND: a member's mark is missing, so that others may have it too (rule 30) */
     bool granted;            /* the home is an owner and grants */
     struct pull_grant grant;
 };

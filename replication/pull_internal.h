@@ -97,6 +97,7 @@ struct seek {
     uint64_t prefix; /* serial of the request whose run it belongs to; 0: none */
     bool shared, fresh, narrowed, parked, held;
     bool home_lost, source_lost, refused, busy;
+    bool unsure; /* a home that found it does not know what all members have */
 };
 
 enum fetch_state {

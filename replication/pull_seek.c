@@ -239,7 +239,11 @@ static int outcome(const struct puller *p, const struct seek *s)
     if (s->busy) {
         return -EBUSY;
     }
-    return s->refused ? BERTH_ENOTNOW : -ENOENT;
+    if (s->refused) {
+        return BERTH_ENOTNOW;
+    }
+    /* Those that were named have it no more; that nobody else does only ABSENT says. */
+    return s->unsure && s->n_absent == 0 ? BERTH_EUNSURE : -ENOENT;
 }
 
 void seek_step(struct puller *p, struct seek *s)
@@ -321,6 +325,7 @@ void seek_answer(struct puller *p, struct seek *s, uint16_t member, const struct
     }
     s->n_answered++;
     if (a->says == HOME_FOUND) {
+        s->unsure = s->unsure || a->unsure;
         add_locations(p, s, a);
         if (granted && !bit_get(s->tried, member) && take_grant(p, s, granted)) {
             return;

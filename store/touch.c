@@ -5,7 +5,7 @@
 
 #define STRANGERS_MAX 16u /* gets of another handle after which the thread goes over to it */
 
-/* A whole turn goes in pieces of 16 bytes: it is on the way of every sixteenth get. The node reads entry by entry, and an
+/* A whole turn goes in pieces of 16 bytes: it is on the way of every sixteenth get. The node reads entry by entry. An
  * aligned entry lies in one cache line: x86 stores it whole, whatever the alignment of the piece. */
 static inline bool put_turn(_Atomic uint32_t *to, const uint32_t *touch)
 {

@@ -174,6 +174,7 @@ static void tell(const struct home_part *h, const struct home_answer *a, const u
     *out = (struct pull_answer){.says = HOME_LEARNING};
     if (a->kind == ANSWER_FOUND) {
         out->says = HOME_FOUND;
+        out->unsure = !a->sure;
         for (uint32_t i = 0; i < a->n && i < PULL_LOCATIONS_MAX; i++)
             out->location[out->n_locations++] = (struct pull_location){
                 .member = a->at[i].member,

@@ -223,6 +223,7 @@ static void read_answer(const struct peers *p, uint16_t member, const struct wir
     out->missing = missing;
     if (from->kind == WIRE_FOUND) {
         out->says = HOME_FOUND;
+        out->unsure = !(from->flags & WIRE_SURE);
         for (uint32_t i = 0; i < from->n && i < PULL_LOCATIONS_MAX; i++)
             out->location[out->n_locations++] = (struct pull_location){
                 .member = from->at[i].member,

@@ -135,6 +135,17 @@ static void meet(unsigned n)
     }
 }
 
+static bool told(void *b)
+{
+    return daemon_number(b, "home.queued") == 0;
+}
+
+/* A put returns when its own node has it; others find it once its homes have heard of it (PROTOCOLS rule 30). */
+static void settle(unsigned i)
+{
+    assert_true(eventually(told, node[i], 20000));
+}
+
 static void bytes_and_version(void **state)
 {
     static const size_t sizes[] = {0, 1, 4095, 4097, 1u << 20, 5u << 20};
@@ -146,6 +157,7 @@ static void bytes_and_version(void **state)
         struct berth_view a, b, again;
         snprintf(key, sizeof key, "k%u", i);
         put(node[0], key, sizes[i]);
+        settle(0);
         assert_int_equal(berth_get(node[0], key_of(key), &a, 0, BERTH_NOW), 0);
         assert_int_equal(berth_get(node[1], key_of(key), &b, 0, BERTH_NOW), -ENOENT);
         assert_int_equal(berth_get(node[1], key_of(key), &b, BERTH_PEERS | BERTH_VERIFY, berth_deadline(SECONDS(10))),
@@ -200,6 +212,9 @@ static void many_from_all(void **state)
         keys[i] = key_of(name[i]);
         put(node[i % 3], name[i], 1000 + i * 50);
     }
+    for (unsigned i = 0; i < 3; i++) {
+        settle(i);
+    }
     assert_int_equal(berth_get_many(node[1], keys, N, v, BERTH_PEERS, berth_deadline(SECONDS(20))), N);
     for (unsigned i = 0; i < N; i++) {
         assert_int_equal(v[i].size, 1000 + i * 50);
@@ -226,6 +241,7 @@ static void prefixes(void **state)
             put(node[i < 10 ? 1 : 0], name[i], 500);
         }
     }
+    settle(0);
     assert_int_equal(berth_prefix(node[1], keys, N, v, BERTH_PEERS, berth_deadline(SECONDS(20))), 290);
     for (unsigned i = 0; i < 290; i++) {
         assert_true(payload_is(v[i].data, v[i].size, name[i]));
@@ -243,6 +259,7 @@ static void into_memory(void **state)
     open_nodes(2);
     meet(2);
     put(node[0], "into", SIZE);
+    settle(0);
     memset(buffer, 0xee, sizeof buffer);
     assert_int_equal(berth_get_into(node[1], key_of("into"), buffer, SIZE - 1, BERTH_PEERS, berth_deadline(SECONDS(9))),
                      -ENOSPC);
@@ -283,6 +300,7 @@ static void queues(void **state)
     put(node[0], "q1", 1000);
     put(node[0], "q2", 1000);
     put(node[0], "q3", 1000);
+    settle(0);
     assert_int_equal(berth_queue_open(node[1], 8, &q), 0);
     struct berth_op op = {
         .opcode = BERTH_OP_GET, .key = key_of("q0"), .view = &v, .flags = BERTH_PEERS, .deadline = until};
@@ -374,6 +392,8 @@ static void both_ways_at_once(void **state)
         snprintf(key, sizeof key, "b%u", i);
         put(node[1], key, 50000 + i);
     }
+    settle(0);
+    settle(1);
     struct puller p[] = {{.b = node[0], .prefix = "b"}, {.b = node[1], .prefix = "a"}, {.b = node[1], .prefix = "a"}};
     for (unsigned i = 0; i < 3; i++) {
         assert_int_equal(pthread_create(&p[i].thread, NULL, pull_all, &p[i]), 0);
@@ -406,6 +426,8 @@ static void owner_is_killed(void **state)
     put(node[2], "only", 200000);
     v = want(node[0], "both", BERTH_PEERS);
     berth_release(node[0], &v, 1);
+    settle(0);
+    settle(2);
     berth_close(node[2]);
     node[2] = NULL;
     daemon_kill(&d);

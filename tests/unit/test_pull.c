@@ -433,6 +433,26 @@ static void next_source(void **state)
     expect_nothing();
 }
 
+/* The only one that a home names has it no more: whether another does only a home that is sure can say. */
+static void found_by_an_unsure_home(void **state)
+{
+    (void)state;
+    for (unsigned unsure = 0; unsure < 2; unsure++) {
+        struct pull_answer a = {.says = HOME_FOUND, .n_locations = 1, .location = {{3, {5, 1}}}, .unsure = unsure != 0};
+        script_pull(s, 1 + unsure, unsure ? "l" : "k", PULL_BUFFER, 0, 0);
+        for (unsigned home = 0; home < 2; home++) {
+            uint64_t ask = take(CMD_PULL_ASK);
+            script_event(s, &(struct pull_event){.kind = EV_PULL_ANSWER, .id = ask, .answers = &a, .n = 1});
+            if (home == 0) {
+                struct pull_grant none = {.status = -ENOENT};
+                uint64_t lease = take(CMD_PULL_LEASE);
+                script_event(s, &(struct pull_event){.kind = EV_PULL_LEASED, .id = lease, .grants = &none, .n = 1});
+            }
+        }
+        expect_done(1 + unsure, unsure ? BERTH_EUNSURE : -ENOENT);
+    }
+}
+
 static void silent_peer(void **state)
 {
     (void)state;
@@ -470,6 +490,7 @@ int main(void)
         CASE(one_absent_is_enough_where_it_is_said_so),
         CASE(learning_homes),
         CASE(next_source),
+        CASE(found_by_an_unsure_home),
         CASE(silent_peer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
