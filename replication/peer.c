@@ -1,4 +1,5 @@
 /* peer.c: the states of a connection, keep-alive, and the queue of commands. */
+#include "replication/address.h"
 #include "replication/peer_internal.h"
 
 #include <errno.h>
@@ -31,7 +32,7 @@ int peer_create(struct peer **out, const struct peer_config *config, int64_t now
 {
     if (!bounds_hold(config) || !peer_can_say(&config->self))
         return -EINVAL;
-    if (!config->self.client && !peer_address_fits(config->self.address))
+    if (!config->self.client && !address_reachable(config->self.address))
         return -EADDRNOTAVAIL;
     struct peer *p = calloc(1, sizeof *p);
     if (!p)
@@ -238,7 +239,7 @@ static void dispatch(struct peer *p)
         pong(p);
     } else if (op == WIRE_PONG) {
         on_pong(p);
-    } else if (op < WIRE_LEASE || op >= WIRE_READ) {
+    } else if (op < WIRE_LEASE) {
         snprintf(p->text, sizeof p->text, "%s has no place here", wire_name(op));
         peer_close(p, -EPROTO, -ECONNRESET);
     } else if (wire_class(op) == WIRE_REPLY) {

@@ -145,7 +145,4 @@ struct peer_stats {
 };
 void peer_stats(const struct peer *p, struct peer_stats *out);
 
-/* Whether others can reach this address at all: not empty, and no wildcard such as 0.0.0.0, [::] or *. */
-bool peer_address_fits(const char *address);
-
 #endif

@@ -1,5 +1,6 @@
 /* settings_peers.c: the settings that make a node one of several: read, shown, and checked together. */
-#include "replication/peer.h"
+#include "replication/address.h"
+#include "replication/wire.h"
 #include "store/shell/log.h"
 #include "store/shell/settings_value.h"
 
@@ -59,20 +60,16 @@ static int number(const char *text, uint32_t most, uint32_t *out)
 /* tcp://HOST:PORT; -ERANGE: a wildcard, which is no address that others can reach, and listens to everybody. */
 static int check_address(const char *text, bool port_0)
 {
-    uint32_t port;
+    struct address_text a;
     if (strncmp(text, SCHEME, strlen(SCHEME)) != 0 || strlen(text) >= SETTINGS_ADDRESS)
         return -EINVAL;
-    const char *host = text + strlen(SCHEME), *colon = strrchr(host, ':');
-    if (!colon || colon == host || number(colon + 1, 65535, &port) != 0 || (port == 0 && !port_0))
+    if (address_split(text, &a) < 0 || a.port < (port_0 ? 0 : 1))
         return -EINVAL;
-    bool brackets = *host == '[';
-    if (brackets ? colon[-1] != ']' : memchr(host, ':', (size_t)(colon - host)) != NULL)
-        return -EINVAL;
-    for (const char *c = host; *c; c++) {
+    for (const char *c = a.host; *c; c++) {
         if (!isgraph((unsigned char)*c) || strchr(",=*/", *c))
             return *c == '*' ? -ERANGE : -EINVAL;
     }
-    return peer_address_fits(text) ? 0 : -ERANGE;
+    return address_reachable(text) ? 0 : -ERANGE;
 }
 
 int parse_listen(const char *text, char *out, size_t size)
