@@ -140,10 +140,14 @@ static void fault(struct peer *p, const char *what)
 
 /* ---- keep-alive ---- */
 
-static void alive(struct peer *p)
+static void alive(struct peer *p, int64_t at)
 {
-    p->received = p->now;
-    p->first_ping = -1;
+    at = at < p->now ? at : p->now;
+    if (at < p->received)
+        return;
+    p->received = at;
+    if (at >= p->first_ping)
+        p->first_ping = -1;
 }
 
 static int64_t ping_at(const struct peer *p)
@@ -259,7 +263,7 @@ static void on_message(struct peer *p, const void *bytes, size_t n)
     }
     p->stats.messages_in++;
     p->stats.bytes_in += n;
-    alive(p);
+    alive(p, p->now);
     if (n > (p->state == PEER_STATE_UP ? p->config.self.largest : WIRE_HELLO_MAX)) {
         fault(p, wire_fault_text(WIRE_FAULT_SIZE));
     } else if (wire_open(&p->reader, &p->message, bytes, n) < 0) {
@@ -290,8 +294,7 @@ int peer_event(struct peer *p, const struct peer_event *ev, int64_t now)
         on_message(p, ev->bytes, ev->n);
         break;
     case PEER_EV_ALIVE:
-        p->stats.bytes_in += ev->n;
-        alive(p);
+        alive(p, ev->at);
         break;
     case PEER_EV_CLOSED:
         on_closed(p, ev->status);

@@ -52,7 +52,7 @@ struct peer {
     uint32_t n_serving;
     uint64_t last_served; /* greatest id received */
 
-    int64_t received;   /* when anything last was */
+    int64_t received;   /* when anything last was, payload too */
     int64_t pinged;     /* the last PING, until its PONG; -1: none */
     int64_t first_ping; /* the first one since anything was received; -1: none */
     uint64_t ping_token;

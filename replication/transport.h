@@ -33,6 +33,7 @@ struct connection {
     void *user;                       /* the caller's own */
     char peer[TRANSPORT_ADDRESS_MAX]; /* HOST:PORT of the other end, in digits */
     bool incoming;                    /* the other end has connected to us */
+    int64_t heard_ns;                 /* CLOCK_MONOTONIC: it last sent anything, payload or message; 0: nothing yet */
 };
 
 enum transfer_state {

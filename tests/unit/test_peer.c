@@ -387,7 +387,7 @@ static void test_stopped(void **unused)
     assert_int_equal(peer_timer(p.side[0].peer), p.now + PEER_SILENCE_NS);
     for (unsigned i = 0; i < 10; i++) {
         p.now += PEER_SILENCE_NS - 1;
-        peer_event(p.side[0].peer, &(struct peer_event){.kind = PEER_EV_ALIVE, .n = 100}, p.now);
+        peer_event(p.side[0].peer, &(struct peer_event){.kind = PEER_EV_ALIVE, .at = p.now}, p.now);
         pair_event(&p, 0, PEER_EV_TICK, 0);
     }
     assert_int_equal(stats(0).pings, 1);
@@ -401,13 +401,36 @@ static void test_stopped(void **unused)
     assert_int_equal(p.side[0].close_status, BERTH_ENODE);
 }
 
+/* What was received is said later: it counts from when it came, not from when it is said, and what came before a PING
+ * answers no PING. */
+static void test_alive_late(void **unused)
+{
+    (void)unused;
+    pair_up(&p);
+    int64_t heard = p.now + PEER_SILENCE_NS - 10 * MS;
+    p.now += PEER_SILENCE_NS;
+    peer_event(p.side[0].peer, &(struct peer_event){.kind = PEER_EV_ALIVE, .at = heard}, p.now);
+    pair_event(&p, 0, PEER_EV_TICK, 0);
+    assert_int_equal(stats(0).pings, 0);
+    assert_int_equal(peer_timer(p.side[0].peer), heard + PEER_SILENCE_NS);
+    p.now = heard + PEER_SILENCE_NS;
+    pair_event(&p, 0, PEER_EV_TICK, 0);
+    assert_int_equal(stats(0).pings, 1);
+    p.now = heard + PEER_GONE_NS;
+    peer_event(p.side[0].peer, &(struct peer_event){.kind = PEER_EV_ALIVE, .at = heard - 1}, p.now);
+    peer_event(p.side[0].peer, &(struct peer_event){.kind = PEER_EV_ALIVE, .at = heard}, p.now);
+    pair_event(&p, 0, PEER_EV_TICK, 0);
+    assert_int_equal(p.side[0].close_status, BERTH_ENODE);
+}
+
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        T(test_request), T(test_wrong_calls), T(test_pressure), T(test_full_table),      T(test_busy),
-        T(test_timeout), T(test_faults),      T(test_strays),   T(test_large_before_up), T(test_goodbye),
-        T(test_closed),  T(test_undrained),   T(test_ping),     T(test_silent),          T(test_stopped),
+        T(test_request),    T(test_wrong_calls), T(test_pressure), T(test_full_table),      T(test_busy),
+        T(test_timeout),    T(test_faults),      T(test_strays),   T(test_large_before_up), T(test_goodbye),
+        T(test_closed),     T(test_undrained),   T(test_ping),     T(test_silent),          T(test_stopped),
+        T(test_alive_late),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
