@@ -118,8 +118,11 @@ int64_t peer_timer(const struct peer *p);
  * command that sends it was carried out. 0: it will end in one PEER_ANSWERED with `user`, and *id (may be NULL) is
  * its id. Else it was not sent: -EAGAIN: pending_max are under way, ask again when one has ended (the back-pressure);
  * -ENOTCONN: not up; -EMSGSIZE: the other side takes no message so large; -ETIMEDOUT: deadline (INT64_MAX: none) is
- * not after now; -EINVAL: no request; -EBUSY: commands first. */
-int peer_ask(struct peer *p, void *message, size_t n, int64_t deadline, uint64_t user, int64_t now, uint64_t *id);
+ * not after now; -EINVAL: no request, or until is before deadline; -EBUSY: commands first.
+ * deadline is what the other side is told; until is when this side stops to wait for the answer: later, where an answer
+ * that comes too late for its purpose still has to be heard (a lease that it gives has to be released). */
+int peer_ask(struct peer *p, void *message, size_t n, int64_t deadline, int64_t until, uint64_t user, int64_t now,
+             uint64_t *id);
 
 /* Answers an incoming request, once, in any order. -ENOENT: no such request is open; -EINVAL: the message does not
  * answer that op; -ENOTCONN, -EMSGSIZE, -EBUSY as above. */

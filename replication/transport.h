@@ -122,7 +122,6 @@ struct transport_config {
     uint32_t sendfile_queue; /* .. while at least so many transfers are being served on the connection: 4 */
     uint32_t socket_buffer;  /* bytes, SO_SNDBUF and SO_RCVBUF: the kernel's tuning */
     uint32_t message_queue;  /* bytes of messages that wait for one peer: 1 MiB */
-    uint32_t turn_bytes;     /* bytes moved in one turn, about: 1 MiB */
     uint32_t connections;    /* peers at most, in and out: 1,024 */
     uint32_t unfinished;     /* connections that have not said who they are: 64; the oldest makes room for a new one */
     int64_t connect_timeout_ns; /* from connect to connected, and from accept to accepted: 3 s */
