@@ -146,7 +146,8 @@ struct peers {
 struct link *link_of(struct peers *p, uint16_t number);
 
 /* Sends a request, encoded in any buffer (p->buffer): id, counter and time left are stamped here, and the bytes are
- * copied. deadline, until: CLOCK_MONOTONIC ns, as peer_ask has them; INT64_MAX: none. 0: `done` is called exactly once, never from here. Else it was
+ * copied. deadline, until: CLOCK_MONOTONIC ns, as peer_ask has them; INT64_MAX: none. 0: `done` is called exactly
+ * once, never from here. Else it was
  * not sent and done is not called: -ENOTCONN (not up, or it is this node), -EAGAIN (too many under way), -EMSGSIZE,
  * -ETIMEDOUT (the deadline is past), -EINVAL, -ENOMEM. */
 int link_ask(struct peers *p, uint16_t number, void *message, size_t n, int64_t deadline, int64_t until,

@@ -8,8 +8,8 @@
 /* The whole of docs/NAME; NULL with a line printed if it can't be read. The caller's to free. */
 char *doc_page(const char *name);
 
-/* What stands between the first `begin` and the next `end`, or the text's end; fails the test where there is no `begin`.
- * The caller's to free. */
+/* What stands between the first `begin` and the next `end`, or the text's end; fails the test where there is no
+ * `begin`. The caller's to free. */
 char *doc_between(const char *from, const char *begin, const char *end);
 
 /* The bytes of an example: in hex between ':' and '|' of each line. */

@@ -1,5 +1,5 @@
-/* docs/formats.md, "Frames of the TCP transport": each example decodes to what it says, field by field, in the order and
- * of the sizes of the table; the examples have every type of frame, and both greetings.
+/* docs/formats.md, "Frames of the TCP transport": each example decodes to what it says, field by field, in the order
+ * and of the sizes of the table; the examples have every type of frame, and both greetings.
  *
  * A fault prints what the example should say. $BERTH_SOURCE is the source tree.
  */
