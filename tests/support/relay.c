@@ -19,6 +19,7 @@
 #define WIRES 64u
 #define ROOM (64u << 10)
 #define TICK_MS 2
+#define BYTE INT64_C(1000000000)
 #define GREETING 32u /* its ninth byte says which lane it is */
 
 /* One way of one connection. */
@@ -27,7 +28,7 @@ struct flow {
     enum relay_way way;
     uint8_t data[ROOM];
     size_t at, end;
-    int64_t credit; /* bytes that may go now */
+    int64_t credit; /* BYTEths of bytes that may go now */
     uint64_t heard;
 };
 
@@ -128,18 +129,17 @@ static size_t allowance(struct relay *r, const struct wire *w, struct flow *f, i
 {
     int64_t rate = atomic_load(&r->rate[w->lane][f->way]);
     if (rate == RELAY_FREE || f->heard <= GREETING) {
-        f->credit = ROOM;
+        f->credit = 0;
         return ROOM;
     }
     if (rate == RELAY_HOLD) {
         f->credit = 0;
         return 0;
     }
-    f->credit += rate * passed / 1000000000;
-    if (f->credit > rate / 10 + 1) {
-        f->credit = rate / 10 + 1;
-    }
-    return f->credit > 0 ? (size_t)f->credit : 0;
+    int64_t most = (rate / 10 + 1) * BYTE;
+    f->credit += rate * passed;
+    f->credit = f->credit < most ? f->credit : most;
+    return f->credit > 0 ? (size_t)(f->credit / BYTE) : 0;
 }
 
 /* false: it has ended. */
@@ -165,7 +165,7 @@ static bool move(struct relay *r, struct wire *w, struct flow *f, int64_t passed
     }
     if (sent > 0) {
         f->at += (size_t)sent;
-        f->credit -= sent;
+        f->credit -= sent * BYTE;
         atomic_fetch_add(&r->moved[w->lane][f->way], (uint64_t)sent);
     }
     return true;
