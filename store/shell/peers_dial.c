@@ -69,10 +69,13 @@ static uint16_t member_find(const struct peers *p, const char *name)
     return MEMBER_NONE;
 }
 
+/* While it is not connected the reason names the address: it may be the wrong one. */
 static void member_says(struct member *m, int32_t status, const char *why)
 {
+    const char *scheme = strstr(m->address, "://");
+    bool names = m->state == MEMBER_CONNECTED || !*why || strstr(why, scheme ? scheme + 3 : m->address);
     m->status = status;
-    snprintf(m->why, sizeof m->why, "%s", why);
+    snprintf(m->why, sizeof m->why, "%s%s%s", names ? "" : m->address, names ? "" : ": ", why);
 }
 
 /* Members of one node try at different times, and always at the same ones. */
@@ -125,9 +128,9 @@ static void member_down(struct peers *p, struct member *m, struct link *l, int32
     m->link = NULL;
     m->downs++;
     m->since = now;
-    m->state = MEMBER_WAITING;
     m->told[0] = '\0';
     member_says(m, status, l->why);
+    m->state = MEMBER_WAITING;
     if (m->dials)
         m->next_dial = now + m->backoff + spread(p, m);
     log_event(p->stopping ? LOG_INFO : LOG_WARNING, "peer '%s' is down: %s", m->name, l->why);
