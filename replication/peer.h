@@ -15,7 +15,7 @@
  * gives its peers up.
  *
  * Bounds: PEER_PENDING_MAX requests out, as many in (more are answered -EAGAIN without troubling the owner), commands
- * PEER_QUEUE. All memory is taken by peer_create, about 90 KiB.
+ * PEER_QUEUE. All memory is taken by peer_create, about 76 KiB.
  */
 #ifndef BERTH_REPLICATION_PEER_H
 #define BERTH_REPLICATION_PEER_H

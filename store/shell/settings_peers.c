@@ -116,20 +116,7 @@ static int add_peer(struct settings *s, char *text)
 
 int parse_peers(struct settings *s, const char *text)
 {
-    char piece[SETTINGS_NODE_NAME + SETTINGS_ADDRESS + 16];
-    if (strcmp(text, "none") == 0)
-        return 0;
-    for (;;) {
-        size_t n = strcspn(text, ",");
-        if (n >= sizeof piece)
-            return -EINVAL;
-        memcpy(piece, text, n);
-        piece[n] = '\0';
-        int e = add_peer(s, piece);
-        if (e != 0 || text[n] == '\0')
-            return e;
-        text += n + 1;
-    }
+    return parse_list(s, text, add_peer);
 }
 
 int parse_verify(const char *text, uint32_t *out)

@@ -55,6 +55,7 @@ static const struct spoil spoils[] = {
     {WIRE_PING, 6, 2, 1, WIRE_FAULT_FLAG},
     {WIRE_HELLO, 6, 2, 2, WIRE_FAULT_FLAG},
     {WIRE_LEASE, 6, 2, 8, WIRE_FAULT_FLAG},
+    {WIRE_LEASE, 6, 2, 2, WIRE_FAULT_FLAG}, /* FRESH is a question to the home, not to an owner (rule 27) */
     {WIRE_ASK, 6, 2, 2, WIRE_FAULT_FLAG},
     {WIRE_PUBLISH, 6, 2, 0x8000, WIRE_FAULT_FLAG},
     {WIRE_LEASED, 6, 2, 1, WIRE_FAULT_FLAG},
