@@ -90,8 +90,8 @@ static bool gets(void *arg)
     return rc == w->rc;
 }
 
-/* The far one is killed, or stops and comes back as a new node: 50 times in all. As many descriptors at the other one as
- * after the third. */
+/* The far one is killed, or stops and comes back as a new node: 50 times in all. As many descriptors at the other one
+ * as after the third. */
 static void test_no_leak(void **unused)
 {
     (void)unused;

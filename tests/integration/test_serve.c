@@ -188,8 +188,8 @@ static void test_killed_reader(void **unused)
     end();
 }
 
-/* Given back while its bytes are on their way, and then the connection is reset: they may lie in sockets yet, so the slot
- * is not free at once but when the lease would have ended (rule 23). */
+/* Given back while its bytes are on their way, and then the connection is reset: they may lie in sockets yet, so the
+ * slot is not free at once but when the lease would have ended (rule 23). */
 static void test_released_and_reset(void **unused)
 {
     struct wire_lease l;
