@@ -5,29 +5,6 @@
 . "$(dirname "$0")/lib.sh"
 echo payload >"$scratch/in"
 
-# Listening sockets of a process: "tcp ADDRESS" or "unix PATH", a line each.
-sockets()
-{
-    python3 - "$1" <<'PYTHON'
-import os, sys
-inodes = set()
-for fd in os.listdir(f"/proc/{sys.argv[1]}/fd"):
-    try:
-        name = os.readlink(f"/proc/{sys.argv[1]}/fd/{fd}")
-    except OSError:
-        continue
-    if name.startswith("socket:["):
-        inodes.add(name[8:-1])
-for kind in ("tcp", "tcp6", "udp", "udp6", "raw", "raw6"):
-    for f in map(str.split, open(f"/proc/{sys.argv[1]}/net/{kind}").read().splitlines()[1:]):
-        if f[9] in inodes and (f[3] == "0A" or not kind.startswith("tcp")):
-            print(kind, f[1])
-for f in map(str.split, open(f"/proc/{sys.argv[1]}/net/unix").read().splitlines()[1:]):
-    if f[6] in inodes and int(f[3], 16) & 0x10000:
-        print("unix", f[7] if len(f) > 7 else "")
-PYTHON
-}
-
 # A peer by hand, for what no client of this tree would say. Prints a line for each call: its name, and "closed" or the
 # status of the answer.
 cat >"$scratch/peer.py" <<'PYTHON'
@@ -211,12 +188,6 @@ check "who was not let in is logged" grep -q "a connection to the peers' port wa
 check "the log is printable" test "$(LC_ALL=C tr -d '\n -~' <"$node_dir/log" | wc -c)" -eq 0
 
 # From another network namespace, joined to this one by a pair of interfaces.
-reach()
-{
-    python3 -c 'import socket, sys
-try: socket.create_connection((sys.argv[1], int(sys.argv[2])), 2)
-except OSError: sys.exit(1)' "$1" "$port"
-}
 namespace=berth-a16p-$$
 if [ "$(id -u)" = 0 ] && ip netns add "$namespace" 2>/dev/null; then
     ip link add "p16h$$" type veth peer name "p16n$$" && ip link set "p16n$$" netns "$namespace"
