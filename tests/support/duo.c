@@ -40,12 +40,11 @@ void duo_embed(struct duo *d, unsigned which, const char *more)
 
 void duo_daemon(struct duo *d, unsigned which, struct daemon *daemon, const char *pool, const char *const *more)
 {
-    char listen[64];
     const char *flags[23] = {"--pool",      pool,   "--lock",  "off",   "--name",  name_of(which),
                              "--log-level", "info", "--peers", d->list, "--listen"};
     unsigned n = 11;
-    snprintf(listen, sizeof listen, "tcp://127.0.0.1:%u", d->port[which]);
-    flags[n++] = strdup(listen); /* kept by the daemon for its restarts */
+    snprintf(d->listen[which], sizeof d->listen[which], "tcp://127.0.0.1:%u", d->port[which]);
+    flags[n++] = d->listen[which];
     for (unsigned i = 0; more && more[i]; i++) {
         flags[n++] = more[i];
     }

@@ -11,6 +11,7 @@ struct duo {
     struct relay relay;
     uint16_t port[2];     /* on which near and far listen */
     char list[160];       /* the members: near, and far at the relay's port */
+    char listen[2][32];   /* of daemons: they have it until they end */
     struct berth *b[2];   /* handles: of an embedded node, or a client's of a daemon */
     struct daemon *as[2]; /* daemons; NULL: embedded */
 };
