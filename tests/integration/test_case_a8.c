@@ -174,10 +174,32 @@ static void test_wrong_address(void **unused)
     }
 }
 
+static bool names_relay(void *arg)
+{
+    struct duo *d = arg;
+    char address[32], why[256];
+    snprintf(address, sizeof address, "127.0.0.1:%u", d->relay.port);
+    duo_text(d, NEAR, "why", why, sizeof why);
+    return strstr(why, "no answer within 3000 ms") && strstr(why, address);
+}
+
+/* Something greets at the address as a node does, and says nothing more. */
+static void test_silent_address(void **unused)
+{
+    struct duo d;
+    (void)unused;
+    duo_init(&d);
+    relay_all(&d.relay, RELAY_HOLD);
+    duo_embed(&d, FAR, "");
+    duo_embed(&d, NEAR, "");
+    assert_true(eventually(names_relay, &d, 6000));
+    duo_end(&d);
+}
+
 static bool is_resolving(void *d)
 {
     char state[32];
-    duo_state(d, NEAR, state, sizeof state);
+    duo_text(d, NEAR, "state", state, sizeof state);
     return strcmp(state, "resolving") == 0;
 }
 
@@ -216,9 +238,8 @@ static void test_name_service_hangs(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_at_the_start),
-        cmocka_unit_test(test_interface_without_address),
-        cmocka_unit_test(test_wrong_address),
+        cmocka_unit_test(test_at_the_start),       cmocka_unit_test(test_interface_without_address),
+        cmocka_unit_test(test_wrong_address),      cmocka_unit_test(test_silent_address),
         cmocka_unit_test(test_name_service_hangs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -73,7 +73,7 @@ static bool is_up_again(void *arg)
 {
     struct ups *u = arg;
     char state[32];
-    duo_state(&d, NEAR, state, sizeof state);
+    duo_text(&d, NEAR, "state", state, sizeof state);
     return strcmp(state, "up") == 0 && duo_number(&d, NEAR, "ups") > u->more_than;
 }
 

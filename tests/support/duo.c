@@ -73,10 +73,10 @@ static json_t *other_of(struct duo *d, unsigned which)
     return found;
 }
 
-void duo_state(struct duo *d, unsigned which, char *out, size_t size)
+void duo_text(struct duo *d, unsigned which, const char *field, char *out, size_t size)
 {
     json_t *o = other_of(d, which);
-    snprintf(out, size, "%s", json_string_value(json_object_get(o, "state")));
+    snprintf(out, size, "%s", json_string_value(json_object_get(o, field)));
     json_decref(o);
 }
 
@@ -98,7 +98,7 @@ static bool is_so(void *arg)
 {
     struct wanted *w = arg;
     char state[32];
-    duo_state(w->d, w->which, state, sizeof state);
+    duo_text(w->d, w->which, "state", state, sizeof state);
     return strcmp(state, w->state) == 0;
 }
 

@@ -27,7 +27,7 @@ void duo_daemon(struct duo *d, unsigned which, struct daemon *daemon, const char
 /* Until each sees the other up. */
 void duo_meet(struct duo *d);
 /* A text or a number of the other one in the node's own status: "state", "ups". */
-void duo_state(struct duo *d, unsigned which, char *out, size_t size);
+void duo_text(struct duo *d, unsigned which, const char *field, char *out, size_t size);
 bool duo_is(struct duo *d, unsigned which, const char *state, int timeout_ms); /* becomes so in time */
 double duo_number(struct duo *d, unsigned which, const char *field);
 /* Puts a payload of the key's at the node, and waits until the homes have heard of it. */

@@ -145,7 +145,6 @@ static size_t allowance(struct relay *r, const struct wire *w, struct flow *f, i
 /* false: it has ended. */
 static bool move(struct relay *r, struct wire *w, struct flow *f, int64_t passed)
 {
-    size_t may = allowance(r, w, f, passed);
     if (f->at == f->end) {
         ssize_t n = recv(f->from, f->data, sizeof f->data, 0);
         if (n == 0 || (n < 0 && errno != EAGAIN)) {
@@ -158,6 +157,7 @@ static bool move(struct relay *r, struct wire *w, struct flow *f, int64_t passed
         }
         f->heard += f->end;
     }
+    size_t may = allowance(r, w, f, passed);
     size_t n = f->end - f->at < may ? f->end - f->at : may;
     ssize_t sent = n > 0 ? send(f->to, f->data + f->at, n, MSG_NOSIGNAL) : 0;
     if (sent < 0 && errno != EAGAIN) {
