@@ -1,6 +1,5 @@
 /* settings_peers.c: the settings that make a node one of several: read, shown, and checked together. */
 #include "replication/address.h"
-#include "replication/wire.h"
 #include "store/shell/log.h"
 #include "store/shell/settings_value.h"
 
@@ -14,9 +13,6 @@
 #define SCHEME "tcp://"
 #define NAME_LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
 #define VERIFY_MAX 1000000000u
-
-_Static_assert(SETTINGS_NODE_NAME == WIRE_NAME_MAX + 1, "a name fits a HELLO");
-_Static_assert(SETTINGS_ADDRESS == WIRE_ADDRESS_MAX + 1, "an address fits a HELLO");
 
 /* ---- one value ---- */
 
