@@ -3,7 +3,7 @@
  * peer at a wrong address is told so in time; and a name service that hangs holds up nobody else, not even the stop.
  */
 #include "tests/support/child.h"
-#include "tests/support/duo.h"
+#include "tests/support/wired.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -176,30 +176,30 @@ static void test_wrong_address(void **unused)
 
 static bool names_relay(void *arg)
 {
-    struct duo *d = arg;
+    struct wired *d = arg;
     char address[32], why[256];
     snprintf(address, sizeof address, "127.0.0.1:%u", d->relay.port);
-    duo_text(d, NEAR, "why", why, sizeof why);
+    wired_text(d, NEAR, "why", why, sizeof why);
     return strstr(why, address); /* both ends give it up after 3 s: either may be the first */
 }
 
 /* Something greets at the address as a node does, and says nothing more. */
 static void test_silent_address(void **unused)
 {
-    struct duo d;
+    struct wired d;
     (void)unused;
-    duo_init(&d);
+    wired_init(&d);
     relay_all(&d.relay, RELAY_HOLD);
-    duo_embed(&d, FAR, "");
-    duo_embed(&d, NEAR, "");
+    wired_embed(&d, FAR, "");
+    wired_embed(&d, NEAR, "");
     assert_true(eventually(names_relay, &d, 6000));
-    duo_end(&d);
+    wired_end(&d);
 }
 
 static bool is_resolving(void *d)
 {
     char state[32];
-    duo_text(d, NEAR, "state", state, sizeof state);
+    wired_text(d, NEAR, "state", state, sizeof state);
     return strcmp(state, "resolving") == 0;
 }
 
@@ -207,7 +207,7 @@ static bool is_resolving(void *d)
 static void test_name_service_hangs(void **unused)
 {
     static struct daemon near;
-    struct duo d;
+    struct wired d;
     char shim[512];
     const char *bin = getenv("BERTH_BIN");
     (void)unused;
@@ -216,10 +216,10 @@ static void test_name_service_hangs(void **unused)
         printf("SKIP: no %s: a sanitizer's build has none\n", shim);
         skip();
     }
-    duo_init(&d);
+    wired_init(&d);
     snprintf(d.list, sizeof d.list, "a-near=tcp://127.0.0.1:%u,b-far=tcp://somewhere.example:7400", d.port[NEAR]);
     setenv("LD_PRELOAD", shim, 1);
-    duo_daemon(&d, NEAR, &near, "8MiB", (const char *[]){"--peer-trust", "network", NULL});
+    wired_daemon(&d, NEAR, &near, "8MiB", (const char *[]){"--peer-trust", "network", NULL});
     unsetenv("LD_PRELOAD");
     assert_true(eventually(is_resolving, &d, 20000));
     assert_int_equal(berth_put(d.b[NEAR], key_of("k"), "x", 1, NULL), 0);
@@ -232,7 +232,7 @@ static void test_name_service_hangs(void **unused)
     char command[128];
     snprintf(command, sizeof command, "rm -rf %s", near.dir);
     assert_int_equal(system(command), 0);
-    duo_end(&d);
+    wired_end(&d);
 }
 
 int main(void)

@@ -4,7 +4,7 @@
  * life: bulk data, though no message comes through.
  */
 #include "tests/support/child.h"
-#include "tests/support/duo.h"
+#include "tests/support/wired.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -23,7 +23,7 @@
 #define RESTARTS 50u
 #define KILLS 4u /* of them; a region that was left takes a second to come back */
 
-static struct duo d;
+static struct wired d;
 static struct daemon near, far;
 static uint8_t *buffer;
 
@@ -31,14 +31,14 @@ static int setup(void **unused)
 {
     (void)unused;
     buffer = calloc(1, 64 * MIB);
-    duo_init(&d);
+    wired_init(&d);
     return buffer ? 0 : -1;
 }
 
 static int teardown(void **unused)
 {
     (void)unused;
-    duo_end(&d);
+    wired_end(&d);
     free(buffer);
     return 0;
 }
@@ -73,8 +73,8 @@ static bool is_up_again(void *arg)
 {
     struct ups *u = arg;
     char state[32];
-    duo_text(&d, NEAR, "state", state, sizeof state);
-    return strcmp(state, "up") == 0 && duo_number(&d, NEAR, "ups") > u->more_than;
+    wired_text(&d, NEAR, "state", state, sizeof state);
+    return strcmp(state, "up") == 0 && wired_number(&d, NEAR, "ups") > u->more_than;
 }
 
 struct wish {
@@ -96,17 +96,17 @@ static void test_no_leak(void **unused)
 {
     (void)unused;
     unsigned before = 0;
-    duo_daemon(&d, NEAR, &near, "8MiB", NULL);
-    duo_embed(&d, FAR, "");
-    duo_meet(&d);
+    wired_daemon(&d, NEAR, &near, "8MiB", NULL);
+    wired_embed(&d, FAR, "");
+    wired_meet(&d);
     for (unsigned i = 0; i < RESTARTS; i++) {
-        struct ups u = {duo_number(&d, NEAR, "ups")};
+        struct ups u = {wired_number(&d, NEAR, "ups")};
         if (i < RESTARTS - KILLS) {
             berth_close(d.b[FAR]);
-            duo_embed(&d, FAR, "");
+            wired_embed(&d, FAR, "");
         } else if (!d.as[FAR]) {
             berth_close(d.b[FAR]);
-            duo_daemon(&d, FAR, &far, "8MiB", NULL);
+            wired_daemon(&d, FAR, &far, "8MiB", NULL);
         } else {
             daemon_kill(&far);
             far_again();
@@ -116,10 +116,10 @@ static void test_no_leak(void **unused)
             before = descriptors(near.pid);
         }
     }
-    assert_int_equal(duo_number(&d, NEAR, "ups"), RESTARTS + 1);
-    assert_int_equal(duo_number(&d, NEAR, "downs"), RESTARTS);
+    assert_int_equal(wired_number(&d, NEAR, "ups"), RESTARTS + 1);
+    assert_int_equal(wired_number(&d, NEAR, "downs"), RESTARTS);
     assert_true(descriptors(near.pid) <= before);
-    duo_put(&d, FAR, "still", 1000);
+    wired_put(&d, FAR, "still", 1000);
     assert_true(gets(&(struct wish){"still", 1000, 0}));
 }
 
@@ -128,16 +128,16 @@ static void test_empty_after_restart(void **unused)
 {
     (void)unused;
     char command[160];
-    duo_daemon(&d, NEAR, &near, "8MiB", NULL);
-    duo_daemon(&d, FAR, &far, "8MiB", NULL);
-    duo_meet(&d);
+    wired_daemon(&d, NEAR, &near, "8MiB", NULL);
+    wired_daemon(&d, FAR, &far, "8MiB", NULL);
+    wired_meet(&d);
     for (unsigned i = 0; i < 20; i++) {
         char key[16];
         snprintf(key, sizeof key, "lost%u", i);
-        duo_put(&d, FAR, key, 1000);
+        wired_put(&d, FAR, key, 1000);
     }
     assert_true(gets(&(struct wish){"lost19", 1000, 0})); /* near has a copy of this one now */
-    struct ups u = {duo_number(&d, NEAR, "ups")};
+    struct ups u = {wired_number(&d, NEAR, "ups")};
     daemon_kill(&far);
     snprintf(command, sizeof command, "rm -rf %s", far.region);
     assert_int_equal(system(command), 0);
@@ -151,7 +151,7 @@ static void test_empty_after_restart(void **unused)
             fail_msg("%s is not known to be gone: %s", key, berth_error_name((int)gone.got));
         }
     }
-    duo_put(&d, FAR, "lost0", 2000);
+    wired_put(&d, FAR, "lost0", 2000);
     assert_true(gets(&(struct wish){"lost0", 2000, 0}));
     assert_true(payload_is(buffer, 2000, "lost0"));
 }
@@ -161,16 +161,16 @@ static void test_empty_after_restart(void **unused)
 static void test_silence_is_not_for_ever(void **unused)
 {
     (void)unused;
-    duo_embed(&d, FAR, "");
-    duo_embed(&d, NEAR, "");
-    duo_meet(&d);
-    duo_put(&d, FAR, "k", 100000);
+    wired_embed(&d, FAR, "");
+    wired_embed(&d, NEAR, "");
+    wired_meet(&d);
+    wired_put(&d, FAR, "k", 100000);
     for (unsigned i = 0; i < 3; i++) {
-        struct ups u = {duo_number(&d, NEAR, "ups")};
+        struct ups u = {wired_number(&d, NEAR, "ups")};
         int64_t began = berth_deadline(0);
         if (i < 2) {
             relay_all(&d.relay, RELAY_HOLD);
-            assert_true(duo_is(&d, NEAR, "down", 10000) || duo_is(&d, NEAR, "connecting", 1000));
+            assert_true(wired_is(&d, NEAR, "down", 10000) || wired_is(&d, NEAR, "connecting", 1000));
             assert_true(berth_deadline(0) - began < SECONDS(6));
             long rc = berth_get_into(d.b[NEAR], key_of("k"), buffer, MIB, BERTH_PEERS, berth_deadline(SECONDS(1)));
             assert_true(rc < 0 && berth_deadline(0) - began < SECONDS(8));
@@ -209,10 +209,10 @@ static void test_bulk_is_life(void **unused)
 {
     (void)unused;
     struct long_get g;
-    duo_embed(&d, FAR, "&lease=30s");
-    duo_embed(&d, NEAR, "");
-    duo_meet(&d);
-    duo_put(&d, FAR, "large", 32 * MIB);
+    wired_embed(&d, FAR, "&lease=30s");
+    wired_embed(&d, NEAR, "");
+    wired_meet(&d);
+    wired_put(&d, FAR, "large", 32 * MIB);
     relay_rate(&d.relay, RELAY_BULK, RELAY_BACK, 6000000);
     assert_int_equal(pthread_create(&g.thread, NULL, get_large, &g), 0);
     assert_true(eventually(some_came, NULL, 20000));
@@ -220,25 +220,25 @@ static void test_bulk_is_life(void **unused)
     pthread_join(g.thread, NULL);
     assert_int_equal(g.rc, 32 * MIB);
     assert_true(payload_is(buffer, 32 * MIB, "large"));
-    assert_int_equal(duo_number(&d, NEAR, "downs"), 0);
-    assert_int_equal(duo_number(&d, FAR, "downs"), 0);
-    assert_true(duo_is(&d, NEAR, "down", 6000) || duo_is(&d, NEAR, "connecting", 1000));
+    assert_int_equal(wired_number(&d, NEAR, "downs"), 0);
+    assert_int_equal(wired_number(&d, FAR, "downs"), 0);
+    assert_true(wired_is(&d, NEAR, "down", 6000) || wired_is(&d, NEAR, "connecting", 1000));
 }
 
 /* As much as there is memory for, as fast as it goes, again and again: nobody is taken for dead. */
 static void test_saturated(void **unused)
 {
     (void)unused;
-    duo_embed(&d, FAR, "");
-    duo_embed(&d, NEAR, "");
-    duo_meet(&d);
-    duo_put(&d, FAR, "large", 32 * MIB);
+    wired_embed(&d, FAR, "");
+    wired_embed(&d, NEAR, "");
+    wired_meet(&d);
+    wired_put(&d, FAR, "large", 32 * MIB);
     for (unsigned i = 0; i < 32; i++) { /* 1 GiB */
         long rc =
             berth_get_into(d.b[NEAR], key_of("large"), buffer, 32 * MIB, BERTH_PEERS, berth_deadline(SECONDS(30)));
         assert_int_equal(rc, 32 * MIB);
     }
-    assert_int_equal(duo_number(&d, NEAR, "downs") + duo_number(&d, FAR, "downs"), 0);
+    assert_int_equal(wired_number(&d, NEAR, "downs") + wired_number(&d, FAR, "downs"), 0);
 }
 
 /* ---- dead readers ---- */
@@ -246,7 +246,7 @@ static void test_saturated(void **unused)
 static int reads_until_killed(void *unused)
 {
     (void)unused;
-    duo_embed(&d, NEAR, "");
+    wired_embed(&d, NEAR, "");
     child_tell('u');
     for (;;) {
         berth_get_into(d.b[NEAR], key_of("large"), buffer, 32 * MIB, BERTH_PEERS, berth_deadline(SECONDS(10)));
@@ -268,8 +268,8 @@ static bool serves(void *b)
 static void test_dead_readers(void **unused)
 {
     (void)unused;
-    duo_embed(&d, FAR, "&lease=500ms");
-    duo_put(&d, FAR, "large", 32 * MIB);
+    wired_embed(&d, FAR, "&lease=500ms");
+    wired_put(&d, FAR, "large", 32 * MIB);
     relay_rate(&d.relay, RELAY_BULK, RELAY_BACK, 20000000);
     for (unsigned i = 0; i < 10; i++) {
         struct child reader;
@@ -279,14 +279,14 @@ static void test_dead_readers(void **unused)
         child_kill(&reader);
     }
     assert_true(eventually(all_given_back, d.b[FAR], 20000));
-    duo_embed(&d, NEAR, "");
-    duo_meet(&d);
+    wired_embed(&d, NEAR, "");
+    wired_meet(&d);
     relay_all(&d.relay, RELAY_FREE);
     assert_true(berth_get_into(d.b[NEAR], key_of("large"), buffer, 32 * MIB, BERTH_PEERS, berth_deadline(SECONDS(20))) >
                 0);
     assert_true(payload_is(buffer, 32 * MIB, "large"));
     assert_int_equal(berth_remove(d.b[FAR], key_of("large"), NULL), 0);
-    duo_put(&d, FAR, "next", 40 * MIB); /* its memory is there again: 64 MiB have no room for both */
+    wired_put(&d, FAR, "next", 40 * MIB); /* its memory is there again: 64 MiB have no room for both */
 }
 
 /* ---- answers that come too late ---- */
@@ -301,10 +301,10 @@ static bool one_lease(void *b)
 static void test_late_lease(void **unused)
 {
     (void)unused;
-    duo_embed(&d, FAR, "&lease=30s");
-    duo_embed(&d, NEAR, "");
-    duo_meet(&d);
-    duo_put(&d, FAR, "k", 100000);
+    wired_embed(&d, FAR, "&lease=30s");
+    wired_embed(&d, NEAR, "");
+    wired_meet(&d);
+    wired_put(&d, FAR, "k", 100000);
     relay_rate(&d.relay, RELAY_CONTROL, RELAY_BACK, 20); /* bytes a second: alive, and slow */
     long rc = berth_get_into(d.b[NEAR], key_of("k"), buffer, MIB, BERTH_PEERS, berth_deadline(SECONDS(3)));
     assert_true(rc < 0);
@@ -313,7 +313,7 @@ static void test_late_lease(void **unused)
     relay_all(&d.relay, RELAY_FREE);
     assert_true(eventually(all_given_back, d.b[FAR], 10000));
     assert_int_equal(daemon_number(d.b[FAR], "counters.leases_expired"), 0);
-    assert_int_equal(duo_number(&d, NEAR, "downs"), 0);
+    assert_int_equal(wired_number(&d, NEAR, "downs"), 0);
 }
 
 /* ---- one of three ---- */

@@ -3,7 +3,7 @@
  * or bytes that are some version's and whole: never wrong ones as good ones.
  */
 #include "tests/support/child.h"
-#include "tests/support/duo.h"
+#include "tests/support/wired.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -20,21 +20,21 @@
 #define SIZE (8 * MIB)
 #define SECONDS(n) ((n)*INT64_C(1000000000))
 
-static struct duo d;
+static struct wired d;
 static uint8_t *buffer;
 
 static int setup(void **unused)
 {
     (void)unused;
     buffer = calloc(1, SIZE);
-    duo_init(&d);
+    wired_init(&d);
     return buffer ? 0 : -1;
 }
 
 static int teardown(void **unused)
 {
     (void)unused;
-    duo_end(&d);
+    wired_end(&d);
     free(buffer);
     return 0;
 }
@@ -43,10 +43,10 @@ static int teardown(void **unused)
 static void test_renewed(void **unused)
 {
     (void)unused;
-    duo_embed(&d, FAR, "&lease=1s");
-    duo_embed(&d, NEAR, "");
-    duo_meet(&d);
-    duo_put(&d, FAR, "slow", SIZE);
+    wired_embed(&d, FAR, "&lease=1s");
+    wired_embed(&d, NEAR, "");
+    wired_meet(&d);
+    wired_put(&d, FAR, "slow", SIZE);
     relay_rate(&d.relay, RELAY_BULK, RELAY_BACK, 2500000);
     int64_t began = berth_deadline(0);
     assert_int_equal(berth_get_into(d.b[NEAR], key_of("slow"), buffer, SIZE, BERTH_PEERS, berth_deadline(SECONDS(30))),
@@ -81,10 +81,10 @@ static void test_not_renewed(void **unused)
 {
     (void)unused;
     struct slow_get g;
-    duo_embed(&d, FAR, "&lease=1s");
-    duo_embed(&d, NEAR, "");
-    duo_meet(&d);
-    duo_put(&d, FAR, "slow", SIZE);
+    wired_embed(&d, FAR, "&lease=1s");
+    wired_embed(&d, NEAR, "");
+    wired_meet(&d);
+    wired_put(&d, FAR, "slow", SIZE);
     relay_rate(&d.relay, RELAY_BULK, RELAY_BACK, 1500000);
     assert_int_equal(pthread_create(&g.thread, NULL, get, &g), 0);
     assert_true(eventually(half_way, NULL, 20000));
@@ -102,7 +102,7 @@ static void test_not_renewed(void **unused)
     pthread_join(g.thread, NULL);
     assert_true(g.rc < 0);
     relay_all(&d.relay, RELAY_FREE);
-    assert_true(duo_is(&d, NEAR, "up", 20000));
+    assert_true(wired_is(&d, NEAR, "up", 20000));
     long rc = berth_get_into(d.b[NEAR], key_of("slow"), buffer, SIZE, BERTH_PEERS, berth_deadline(SECONDS(10)));
     assert_true(rc < 0);
     rc = berth_get_into(d.b[NEAR], key_of("other15"), buffer, SIZE, BERTH_PEERS, berth_deadline(SECONDS(10)));
@@ -114,7 +114,7 @@ static void test_not_renewed(void **unused)
 static int reads(void *unused)
 {
     (void)unused;
-    duo_embed(&d, NEAR, "");
+    wired_embed(&d, NEAR, "");
     child_tell('u');
     for (char what; (what = child_hear()) == 'g';) {
         long rc = berth_get_into(d.b[NEAR], key_of("k"), buffer, SIZE, BERTH_PEERS, berth_deadline(SECONDS(20)));
@@ -147,9 +147,9 @@ static void test_reader_stands_still(void **unused)
     struct child reader;
     unsigned answers[2] = {0};
     child_start(&reader, reads, NULL);
-    duo_embed(&d, FAR, "&lease=500ms");
+    wired_embed(&d, FAR, "&lease=500ms");
     assert_int_equal(parent_hear(&reader, 20000), 'u');
-    assert_true(duo_is(&d, FAR, "up", 20000));
+    assert_true(wired_is(&d, FAR, "up", 20000));
     for (unsigned i = 0; i < 4; i++) {
         uint64_t from = atomic_load(&d.relay.moved[RELAY_BULK][RELAY_BACK]);
         replace("first");

@@ -2,7 +2,7 @@
  * call returns: what comes later lands nowhere. At the owner the slot stays in use until the transfer has ended, though
  * the object is removed and the lease over.
  */
-#include "tests/support/duo.h"
+#include "tests/support/wired.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -17,24 +17,24 @@
 #define SIZE (6 * MIB)
 #define MS INT64_C(1000000)
 
-static struct duo d;
+static struct wired d;
 static uint8_t *buffer;
 
 static int setup(void **unused)
 {
     (void)unused;
     buffer = malloc(SIZE);
-    duo_init(&d);
-    duo_embed(&d, FAR, "&lease=500ms");
-    duo_embed(&d, NEAR, "");
-    duo_meet(&d);
+    wired_init(&d);
+    wired_embed(&d, FAR, "&lease=500ms");
+    wired_embed(&d, NEAR, "");
+    wired_meet(&d);
     return buffer ? 0 : -1;
 }
 
 static int teardown(void **unused)
 {
     (void)unused;
-    duo_end(&d);
+    wired_end(&d);
     free(buffer);
     return 0;
 }
@@ -62,7 +62,7 @@ static void test_buffer_is_quiet(void **unused)
     for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         char key[16];
         snprintf(key, sizeof key, "k%u", i);
-        duo_put(&d, FAR, key, sizes[i]);
+        wired_put(&d, FAR, key, sizes[i]);
     }
     for (unsigned i = 0; i < 12; i++) {
         char key[16];
@@ -76,7 +76,7 @@ static void test_buffer_is_quiet(void **unused)
         relay_all(&d.relay, RELAY_FREE);
         assert_true(eventually(serves_nothing, d.b[FAR], 20000));
         assert_true(is_filled_with(0x5a));
-        assert_true(duo_is(&d, NEAR, "up", 20000));
+        assert_true(wired_is(&d, NEAR, "up", 20000));
     }
     assert_true(berth_get_into(d.b[NEAR], key_of("k0"), buffer, SIZE, BERTH_PEERS, berth_deadline(20000 * MS)) == SIZE);
     assert_true(payload_is(buffer, SIZE, "k0"));
@@ -87,7 +87,7 @@ static void test_replica_slot_is_quiet(void **unused)
 {
     (void)unused;
     struct berth_view v;
-    duo_put(&d, FAR, "far", SIZE);
+    wired_put(&d, FAR, "far", SIZE);
     relay_rate(&d.relay, RELAY_BULK, RELAY_BACK, 1000000);
     for (unsigned i = 0; i < 6; i++) {
         char key[16];
@@ -134,7 +134,7 @@ static void test_slot_is_kept(void **unused)
 {
     (void)unused;
     struct slow_get g;
-    duo_put(&d, FAR, "kept", SIZE);
+    wired_put(&d, FAR, "kept", SIZE);
     relay_rate(&d.relay, RELAY_BULK, RELAY_BACK, 1000000);
     assert_int_equal(pthread_create(&g.thread, NULL, get, &g), 0);
     assert_true(eventually(serves, d.b[FAR], 20000));

@@ -3,7 +3,7 @@
  * no time left is negative; reads go on; versions only grow. The clock of the daemons alone is stepped, by a library
  * that is put before the system's.
  */
-#include "tests/support/duo.h"
+#include "tests/support/wired.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -23,7 +23,7 @@
 #define SECONDS(n) ((n)*INT64_C(1000000000))
 #define YEAR (INT64_C(365) * 24 * 3600)
 
-static struct duo d;
+static struct wired d;
 static struct daemon near, far;
 static struct remote reader;
 static int64_t *off;
@@ -47,19 +47,19 @@ static int setup(void **unused)
     close(fd);
     setenv("TEST_WALL_CLOCK", path, 1);
     setenv("LD_PRELOAD", shim, 1);
-    duo_init(&d);
-    duo_daemon(&d, FAR, &far, "16MiB", (const char *[]){"--lease", "2s", NULL});
-    duo_daemon(&d, NEAR, &near, "16MiB", NULL);
+    wired_init(&d);
+    wired_daemon(&d, FAR, &far, "16MiB", (const char *[]){"--lease", "2s", NULL});
+    wired_daemon(&d, NEAR, &near, "16MiB", NULL);
     unsetenv("LD_PRELOAD");
     unlink(path);
-    duo_meet(&d);
+    wired_meet(&d);
     return 0;
 }
 
 static int teardown(void **unused)
 {
     (void)unused;
-    duo_end(&d);
+    wired_end(&d);
     return 0;
 }
 
@@ -145,7 +145,7 @@ static void test_stepped(void **unused)
         assert_true(berth_deadline(0) - began >= SECONDS(2));
         assert_int_equal(remote_read(&reader, &l, 0, l.size, buffer), BERTH_ESTALE);
     }
-    assert_int_equal(duo_number(&d, NEAR, "downs") + duo_number(&d, FAR, "downs"), 0);
+    assert_int_equal(wired_number(&d, NEAR, "downs") + wired_number(&d, FAR, "downs"), 0);
     remote_close(&reader);
 }
 

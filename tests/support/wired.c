@@ -1,4 +1,4 @@
-#include "tests/support/duo.h"
+#include "tests/support/wired.h"
 
 #include <jansson.h>
 #include <setjmp.h>
@@ -15,7 +15,7 @@ static const char *name_of(unsigned which)
     return which == NEAR ? "a-near" : "b-far";
 }
 
-void duo_init(struct duo *d)
+void wired_init(struct wired *d)
 {
     memset(d, 0, sizeof *d);
     d->port[NEAR] = relay_free_port();
@@ -25,7 +25,7 @@ void duo_init(struct duo *d)
              name_of(FAR), d->relay.port);
 }
 
-void duo_embed(struct duo *d, unsigned which, const char *more)
+void wired_embed(struct wired *d, unsigned which, const char *more)
 {
     char url[512];
     snprintf(url, sizeof url,
@@ -38,7 +38,7 @@ void duo_embed(struct duo *d, unsigned which, const char *more)
     }
 }
 
-void duo_daemon(struct duo *d, unsigned which, struct daemon *daemon, const char *pool, const char *const *more)
+void wired_daemon(struct wired *d, unsigned which, struct daemon *daemon, const char *pool, const char *const *more)
 {
     const char *flags[23] = {"--pool",      pool,   "--lock",  "off",   "--name",  name_of(which),
                              "--log-level", "info", "--peers", d->list, "--listen"};
@@ -54,7 +54,7 @@ void duo_daemon(struct duo *d, unsigned which, struct daemon *daemon, const char
     d->b[which] = daemon_open(daemon, "test");
 }
 
-static json_t *other_of(struct duo *d, unsigned which)
+static json_t *other_of(struct wired *d, unsigned which)
 {
     char *text = NULL;
     json_t *found = NULL, *one;
@@ -73,14 +73,14 @@ static json_t *other_of(struct duo *d, unsigned which)
     return found;
 }
 
-void duo_text(struct duo *d, unsigned which, const char *field, char *out, size_t size)
+void wired_text(struct wired *d, unsigned which, const char *field, char *out, size_t size)
 {
     json_t *o = other_of(d, which);
     snprintf(out, size, "%s", json_string_value(json_object_get(o, field)));
     json_decref(o);
 }
 
-double duo_number(struct duo *d, unsigned which, const char *field)
+double wired_number(struct wired *d, unsigned which, const char *field)
 {
     json_t *o = other_of(d, which);
     double v = json_number_value(json_object_get(o, field));
@@ -89,7 +89,7 @@ double duo_number(struct duo *d, unsigned which, const char *field)
 }
 
 struct wanted {
-    struct duo *d;
+    struct wired *d;
     unsigned which;
     const char *state;
 };
@@ -98,11 +98,11 @@ static bool is_so(void *arg)
 {
     struct wanted *w = arg;
     char state[32];
-    duo_text(w->d, w->which, "state", state, sizeof state);
+    wired_text(w->d, w->which, "state", state, sizeof state);
     return strcmp(state, w->state) == 0;
 }
 
-bool duo_is(struct duo *d, unsigned which, const char *state, int timeout_ms)
+bool wired_is(struct wired *d, unsigned which, const char *state, int timeout_ms)
 {
     struct wanted w = {d, which, state};
     return eventually(is_so, &w, timeout_ms);
@@ -113,15 +113,15 @@ static bool told(void *b)
     return daemon_number(b, "home.queued") == 0;
 }
 
-void duo_meet(struct duo *d)
+void wired_meet(struct wired *d)
 {
-    assert_true(duo_is(d, NEAR, "up", 20000));
-    assert_true(duo_is(d, FAR, "up", 20000));
+    assert_true(wired_is(d, NEAR, "up", 20000));
+    assert_true(wired_is(d, FAR, "up", 20000));
     assert_true(eventually(told, d->b[NEAR], 20000));
     assert_true(eventually(told, d->b[FAR], 20000));
 }
 
-void duo_put(struct duo *d, unsigned which, const char *key, size_t size)
+void wired_put(struct wired *d, unsigned which, const char *key, size_t size)
 {
     uint8_t *data = malloc(size + 1);
     assert_non_null(data);
@@ -131,7 +131,7 @@ void duo_put(struct duo *d, unsigned which, const char *key, size_t size)
     free(data);
 }
 
-void duo_end(struct duo *d)
+void wired_end(struct wired *d)
 {
     relay_all(&d->relay, RELAY_FREE);
     for (unsigned i = 0; i < 2; i++) {
