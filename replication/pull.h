@@ -11,6 +11,10 @@
  * transfer completed, the lease's time was not over after the last one (rule 20), and the checksum matched, or it was
  * not asked for and the transport's completion stands for it (rule 22). Only consumable bytes are told of.
  *
+ * Of an object with segments each range is proved by the segments that it touches: what lacks of them is read too,
+ * into memory of the puller (16 MiB a transfer, 64 MiB in all; more: -EOPNOTSUPP). A part of one without segments can't
+ * be proved.
+ *
  * Late, or another generation: STALE, which is asked again, stale_max times, and never reaches the caller. A wrong
  * checksum under a good lease is proved by STATE (rule 21). A source that fails is passed over: other locations, other
  * homes, then the members that every home still waits for (rule 30).
@@ -43,7 +47,8 @@
 
 enum pull_destination {
     PULL_REPLICA, /* the local pool: RESERVE, READ into the slot, SEAL */
-    PULL_BUFFER   /* memory of the caller, which is the transport's until DONE */
+    PULL_BUFFER,  /* memory of the caller, which is the transport's until DONE */
+    PULL_SCRATCH  /* only in commands: memory of the puller, beside a caller's; its name is its address */
 };
 
 enum pull_flags {
@@ -104,7 +109,8 @@ extern const char *const pull_phase_names[PULL_PHASES];
 struct pull_result {
     int status; /* 0; 1 (BERTH_KEPT): the local pool had it by then; -ENOENT; -ETIMEDOUT; -ECANCELED; -ENOSPC: it is
                    larger than `room`, size says; -ERANGE: a range outside of it; -EOPNOTSUPP: these ranges can't be
-                   verified, and it was asked for or the transport can't do without; BERTH_EUNSURE, BERTH_ENOTNOW,
+                   verified by themselves, and it was asked for (VERIFY, or a sample of 1) or the transport can't do
+                   without: pull all of it; BERTH_EUNSURE, BERTH_ENOTNOW,
                    BERTH_ECORRUPT, BERTH_ELINEAGE; -ENOMEM; RESERVE's and SEAL's errors */
     bool verified, shared;
     uint8_t stale;         /* times that it was asked again for STALE */
@@ -225,6 +231,7 @@ struct pull_target {
 struct pull_part {
     uint64_t at, length;
     bool last;
+    bool scratch; /* at: in the command's `scratch`, not in its target */
 };
 
 struct pull_command {
@@ -243,6 +250,8 @@ struct pull_command {
     uint64_t lease, generation, offset, length, token;
     uint32_t slot;
     struct pull_target target;
+    uint8_t *scratch; /* HASH: of parts that say so */
+    bool whole;       /* READ: its sum is the object's checksum, if it is told (EV_PULL_READ) */
 };
 
 /* ---- the puller ---- */

@@ -28,15 +28,15 @@ void fetch_phase(struct puller *p, struct fetch *f, enum pull_phase next)
 
 void fetch_free(struct puller *p, struct fetch *f)
 {
-    (void)p;
     struct out *outs[] = {&f->reserve, &f->hash, &f->seal, &f->abort, &f->corrupt};
     for (unsigned i = 0; i < sizeof outs / sizeof outs[0]; i++) {
         list_remove(&outs[i]->node);
     }
     list_remove(&f->grave);
     key_drop(f->key);
-    if (f->ranges != &f->whole) {
-        free(f->ranges);
+    pad_drop(p, f);
+    if (f->asked != &f->whole) {
+        free(f->asked);
     }
     free(f->parts);
     free(f->expect);
@@ -119,23 +119,27 @@ static int place_ranges(struct puller *p, struct fetch *f)
     uint64_t size = f->record.size;
     bool explicit = false;
     for (struct list *n = f->items.next; n != &f->items; n = n->next) {
-        explicit = explicit || (CONTAINER(n, struct item, node)->request->flags & PULL_VERIFY);
+        const struct request *r = CONTAINER(n, struct item, node)->request;
+        explicit = explicit || (r->flags & PULL_VERIFY) || r->sample == 1;
     }
-    if (f->ranges == &f->whole) {
+    pad_drop(p, f);
+    if (f->asked == &f->whole) {
         f->whole = (struct pull_range){.length = size};
         if (f->destination == PULL_BUFFER && size > f->room) {
             return -ENOSPC;
         }
     }
-    f->total = 0;
-    for (uint32_t i = 0; i < f->n_ranges; i++) {
-        const struct pull_range *r = &f->ranges[i];
+    for (uint32_t i = 0; i < f->n_asked; i++) {
+        const struct pull_range *r = &f->asked[i];
         if (r->offset > size || r->length > size - r->offset) {
             return -ERANGE;
         }
-        f->total += r->length;
     }
-    f->verifiable = prove_ranges(f);
+    f->verifiable = prove_ranges(f) || (prove_wanted(p, f) && pad_ranges(p, f));
+    f->total = 0;
+    for (uint32_t i = 0; i < f->n_ranges; i++) {
+        f->total += f->ranges[i].length;
+    }
     bool proven = p->members[f->lease->member].proven;
     return !f->verifiable && (explicit || !proven) && !(p->config.unsafe & UNSAFE_NO_VERIFY) ? -EOPNOTSUPP : 0;
 }

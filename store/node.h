@@ -309,6 +309,10 @@ bool node_objects_next(const struct node *n, uint64_t *cursor, uint8_t *buf, str
 /* Whether a lease keeps this slot; any number may be asked for. *word: its state word. */
 bool node_leased(const struct node *n, uint32_t slot, uint64_t *word);
 
+/* The checksums of the segments of what lies in this slot under this generation, where a lease keeps it: *count of
+ * them, which stay where they are for so long. NULL: no lease does, another generation, no segments. */
+const uint64_t *node_sums(const struct node *n, uint32_t slot, uint64_t generation, uint32_t *count);
+
 /* The leases, one a call, in the order of their entries: start with *cursor = 0; false at the end. */
 bool node_leases_next(const struct node *n, uint32_t *cursor, struct node_lease_info *out);
 

@@ -176,6 +176,7 @@ typedef void peers_request_fn(struct peers *p, struct link *from, const struct w
 extern peers_request_fn *const peers_requests[WIRE_OPS];
 
 peers_request_fn serve_part_lease, serve_part_renew, serve_part_release, serve_part_state, serve_part_corrupt;
+peers_request_fn serve_part_sums;
 peers_request_fn home_part_ask, home_part_publish;
 peers_request_fn pull_part_recall;
 

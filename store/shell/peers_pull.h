@@ -2,6 +2,7 @@
  *
  *   peers_pull.c       the part: the puller's loop, members, recalls, time
  *   peers_pull_ask.c   ASK, LEASE, RENEW, STATE, RELEASE, CORRUPT -> messages, answers -> events
+ *   peers_pull_sums.c  SUMS: what grants on objects with segments lack
  *   peers_pull_read.c  READ, CANCEL_READ, HASH
  *   peers_pull_job.c   MSG_PULL and MSG_CANCEL of clients
  *   peers_replica.c    RESERVE, SEAL, ABORT: the core's session NODE_PULLER
@@ -84,6 +85,11 @@ void pull_renew(struct taking *q, const struct pull_command *c);
 void pull_state(struct taking *q, const struct pull_command *c);
 void pull_release(struct taking *q, const struct pull_command *c);
 void pull_corrupt(struct taking *q, const struct pull_command *c);
+
+/* EV_PULL_ANSWER or EV_PULL_LEASED with answers or grants, the other NULL: given at once, or when the checksums of
+ * segments have come. Both lie in memory, which is freed afterwards. */
+void pull_give_summed(struct taking *q, const struct pull_event *ev, struct pull_answer *answers,
+                      struct pull_grant *grants, void *memory);
 
 int pull_reads_open(struct taking *q);
 void pull_reads_close(struct taking *q); /* every READ has completed */

@@ -13,7 +13,7 @@
 #define ROOM_NS INT64_C(1000000000) /* a slot is waited for at most so long: what is held or pinned may never go */
 #define DRAFT_CHAINS 4096u
 
-enum core_kind { CORE_RESERVE, CORE_SEAL, CORE_ABORT };
+enum core_kind { CORE_RESERVE, CORE_SUMS, CORE_SEAL, CORE_ABORT };
 
 struct core_op {
     struct told told;
@@ -110,9 +110,24 @@ void replica_reserve(struct taking *q, const struct pull_command *c)
     struct core_op *o = op_new(q, CORE_RESERVE, MSG_CREATE, sizeof(struct msg_create) + key->size);
     struct msg_create *m = (struct msg_create *)o->message;
     o->fetch = c->id;
-    m->object = (struct msg_object){
-        .lineage = c->terms->lineage, .size = (uint32_t)c->terms->size, .ns = key->ns, .key_size = (uint16_t)key->size};
+    m->object = (struct msg_object){.lineage = c->terms->lineage,
+                                    .size = (uint32_t)c->terms->size,
+                                    .ns = key->ns,
+                                    .key_size = (uint16_t)key->size,
+                                    .segment = c->terms->segment_log2};
     memcpy(m + 1, key->data, key->size);
+    op_send(q, o);
+}
+
+/* The list goes ahead of the seal, which is refused if the checksum does not prove it. */
+static void send_sums(struct taking *q, const struct draft *d, const struct lease_terms *t)
+{
+    size_t bytes = t->n_sums * sizeof *t->sums;
+    struct core_op *o = op_new(q, CORE_SUMS, MSG_SUMS, sizeof(struct msg_sums) + bytes);
+    struct msg_sums *m = (struct msg_sums *)o->message;
+    m->token = d->token;
+    m->count = t->n_sums;
+    memcpy(m + 1, t->sums, bytes);
     op_send(q, o);
 }
 
@@ -123,6 +138,8 @@ void replica_seal(struct taking *q, const struct pull_command *c)
         pull_tell_plain(q, EV_PULL_SEALED, c->id, BERTH_ESTALE);
         return;
     }
+    if (c->terms->n_sums)
+        send_sums(q, d, c->terms);
     struct core_op *o = op_new(q, CORE_SEAL, NODE_SEAL_ORIGIN, sizeof(struct node_seal_origin));
     struct node_seal_origin *m = (struct node_seal_origin *)o->message;
     o->fetch = c->id;
@@ -218,7 +235,8 @@ void peers_reply(struct peers *p, const struct msg_reply *r)
     } else if (o->kind == CORE_SEAL) {
         sealed(q, o, r);
     } else {
-        draft_gone(q, o->draft);
+        if (o->kind == CORE_ABORT)
+            draft_gone(q, o->draft);
         free(o);
     }
     p->again = true; /* the session may be ready for the next one */
