@@ -149,7 +149,9 @@ enum node_command_kind {
     CMD_RECALL,     /* lease: ask the peer for these; they are renewed for transfers in flight only */
     CMD_SERVE,      /* lease: answers EV_SERVE_BEGIN */
     CMD_PULL,       /* session, message: a PULL, which the shell carries out and answers */
-    CMD_CANCEL_PULL /* session, message: the same of a CANCEL */
+    CMD_CANCEL_PULL, /* session, message: the same of a CANCEL */
+    CMD_BUFFER,     /* .. of a BUFFER */
+    CMD_AWAIT_HOMES /* .. of a PUBLISHED */
 };
 
 struct node_command {
@@ -305,6 +307,9 @@ uint64_t node_seen(const struct node *n);
 /* The objects that are here, one a call, in no order that means anything: start with *cursor = 0; false at the end.
  * What comes or goes meanwhile is given or not, and is published as it does. The key lies in buf, of KEY_MAX bytes. */
 bool node_objects_next(const struct node *n, uint64_t *cursor, uint8_t *buf, struct node_publication *out);
+
+/* What is READY under this token, in *out as above; false: it is not, or no more. Any token may be asked for. */
+bool node_object(const struct node *n, const struct msg_token *t, uint8_t *buf, struct node_publication *out);
 
 /* Whether a lease keeps this slot; any number may be asked for. *word: its state word. */
 bool node_leased(const struct node *n, uint32_t slot, uint64_t *word);

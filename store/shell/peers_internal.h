@@ -199,6 +199,8 @@ struct pull_answer;
 int home_part_ask_self(struct peers *p, const struct pull_key *keys, uint32_t n, uint32_t flags,
                        struct pull_answer *out);
 
+/* Nobody waits for an answer to these any more. */
+void home_waits_gone(struct peers *p, uint64_t session);
 void home_part_metrics(const struct peers *p, FILE *f);
 
 int home_part_open(struct peers *p, char *why, size_t why_size);
