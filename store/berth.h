@@ -126,7 +126,7 @@ struct berth_draft {
     uint64_t size;
     uint64_t checksum; /* before seal: XXH3-64 of the payload if the caller has it, with BERTH_HAS_CHECKSUM in flags;
                           else seal computes it. Of a draft with segments seal sets it */
-    uint32_t flags;
+    uint32_t flags;           /* BERTH_HAS_CHECKSUM, BERTH_PUBLISHED */
     int32_t status;           /* after create: 0, or BERTH_WRITING; after seal of a group: 0 sealed, BERTH_KEPT the key
                                  existed and was kept */
     const uint64_t *segments; /* before seal of a draft with segments: XXH3-64 of each, with BERTH_HAS_CHECKSUM */
@@ -230,7 +230,8 @@ BERTH_API int berth_namespace(struct berth *b, const char *name, uint32_t *ns);
  * the new bytes at once and views of the old stay. Returns 0 or BERTH_KEPT.
  * Errors: -EINVAL (an argument, or the key's namespace id is none of this node), -E2BIG (larger than any object can
  * be; the sentence says the limit), BERTH_EFULL (figures: asked, free, largest, pinned), BERTH_EQUOTA (figures: asked,
- * quota, had), BERTH_EINDEXFULL, BERTH_EREADONLY, BERTH_EHASH, BERTH_ENODE, -ETIMEDOUT (deadline). */
+ * quota, had), BERTH_EINDEXFULL, BERTH_EREADONLY, BERTH_EHASH, BERTH_ENODE, -ETIMEDOUT (deadline); with BERTH_PUBLISHED
+ * also BERTH_EUNPUBLISHED and BERTH_EVERSION: then it has been put all the same. */
 BERTH_API int berth_put(struct berth *b, struct berth_key key, const void *data, size_t size,
                         const struct berth_put_opts *opts);
 
@@ -250,7 +251,8 @@ BERTH_API int berth_create(struct berth *b, struct berth_key key, size_t size, c
  * after BERTH_ENODE, -ETIMEDOUT, BERTH_EINDEXFULL and -ENOMEM, and where the arguments were wrong: then no draft was
  * touched. A draft with segments has its checksums sent ahead, in the order of the drafts.
  * Errors: -EINVAL (count, a key twice in a group, a draft without data that was not kept), BERTH_ESTALE,
- * BERTH_EINDEXFULL, BERTH_EHASH, BERTH_ENODE, BERTH_EUNKNOWN, -ETIMEDOUT, -ENOMEM. */
+ * BERTH_EINDEXFULL, BERTH_EHASH, BERTH_ENODE, BERTH_EUNKNOWN, -ETIMEDOUT, -ENOMEM; of drafts with BERTH_PUBLISHED also
+ * BERTH_EUNPUBLISHED and BERTH_EVERSION: then they were sealed all the same. */
 BERTH_API int berth_seal(struct berth *b, struct berth_draft *d, size_t n);
 
 /* Gives n drafts back unsealed. A draft without data is passed over. Errors: -EINVAL, BERTH_ENODE (they are given back
@@ -309,11 +311,11 @@ BERTH_API long berth_get_range(struct berth *b, struct berth_key key, const stru
  * BERTH_ENODE, BERTH_EFORKED. */
 BERTH_API int berth_buffer_register(struct berth *b, int fd, uint64_t offset, void *data, size_t size, uint32_t *id);
 
-/* Makes size bytes of such memory, zeroed, mapped at *data, and registers them. unregister unmaps them. Errors as
- * berth_buffer_register. */
+/* Makes size bytes of such memory, zeroed, mapped at *data, and registers them under *id. unregister unmaps them.
+ * Errors as berth_buffer_register. */
 BERTH_API int berth_buffer_alloc(struct berth *b, size_t size, void **data, uint32_t *id);
 
-/* Ends a registration. Errors: -ENOENT (no such buffer), -EBUSY (a pull writes into it: nothing has changed),
+/* Ends the registration id. Errors: -ENOENT (no such buffer), -EBUSY (a pull writes into it: nothing has changed),
  * BERTH_ENODE, -ETIMEDOUT. */
 BERTH_API int berth_buffer_unregister(struct berth *b, uint32_t id);
 

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #define FDS_MAX 4u /* room for more than there may be, so that more is seen to be more */
-#define RECEIVE_MAX 8u
+#define RECEIVE_MAX 32u
 
 /* ---- descriptors ---- */
 
