@@ -111,7 +111,8 @@ struct pull_result {
                    larger than `room`, size says; -ERANGE: a range outside of it; -EOPNOTSUPP: these ranges can't be
                    verified by themselves, and it was asked for (VERIFY, or a sample of 1) or the transport can't do
                    without: pull all of it; BERTH_EUNSURE, BERTH_ENOTNOW,
-                   BERTH_ECORRUPT, BERTH_ELINEAGE; -ENOMEM; RESERVE's and SEAL's errors */
+                   BERTH_ECORRUPT, BERTH_ELINEAGE; -ENOMEM; RESERVE's and SEAL's errors; with WAIT BERTH_EABORTED and
+                   BERTH_EDIED */
     bool verified, shared;
     uint8_t stale;         /* times that it was asked again for STALE */
     uint16_t member;       /* whose bytes; PULL_MEMBER_NONE */
@@ -169,6 +170,9 @@ enum pull_event_kind {
     EV_PULL_SEALED,   /* id: of the SEAL; status; BERTH_KEPT: the pool had it. The token is used up in any case */
     EV_PULL_HASHED,   /* id: of the HASH; status, sums, n */
     EV_PULL_RECALL,   /* member, leases, n */
+    EV_PULL_WATCHED,  /* id: of the WATCH; n: answers to it that are still to come; status: 0 it has been sealed somewhere,
+                         BERTH_EABORTED or BERTH_EDIED: its writer there has given it up, or has ended; any other: nothing
+                         is known */
     EV_PULL_UP,       /* member, incarnation, transport, proven */
     EV_PULL_DOWN,     /* member: a connection to it is lost, control or data */
     EV_PULL_TICK,
@@ -211,6 +215,7 @@ enum pull_command_kind {
     CMD_PULL_HASH,        /* id, target, parts, n: XXH3-64 of each part of what was read -> EV_PULL_HASHED */
     CMD_PULL_SEAL,        /* id, token, keys[0], terms -> EV_PULL_SEALED */
     CMD_PULL_ABORT,       /* token: give the slot back, nothing writes to it any more; one way */
+    CMD_PULL_WATCH,       /* id, keys[0]: it is nowhere and waited for: who writes it? -> EV_PULL_WATCHED, any number */
     CMD_PULL_DONE         /* id: of the request; results, n: one a key; run */
 };
 
@@ -279,7 +284,9 @@ struct pull_config {
     int64_t release_ns;                         /* a release waits this long for a LEASE to ride with; 0: 50 ms */
     int64_t rpc_ns;                             /* a peer's time to answer; 0: 2 s */
     int64_t wait_min_ns, wait_max_ns;           /* WAIT: pauses, doubled; 0: 1 ms, 100 ms */
-    uint32_t wait_tries;                        /* pauses at most; 0: 1,000,000 */
+    /* Whether the local pool has the key by now: asked where it is nowhere else. NULL: never. */
+    bool (*here)(void *env, const struct pull_key *key);
+    bool watch; /* the shell takes CMD_PULL_WATCH */
     uint32_t stale_max;                         /* STALEs that are asked again; 0: 3 */
     uint64_t window_bytes, source_window_bytes; /* in flight in all, from one member; 0: 64 MiB, 32 MiB */
     uint64_t read_bytes;                        /* of one READ; 0: 4 MiB */

@@ -115,6 +115,9 @@ static void show(struct puller *p, struct out *o, struct pull_command *c)
     case CMD_PULL_ABORT:
         show_fetch(p, CONTAINER(o, struct fetch, abort), c);
         break;
+    case CMD_PULL_WATCH:
+        show_fetch(p, CONTAINER(o, struct fetch, watch), c);
+        break;
     case CMD_PULL_CORRUPT:
         show_fetch(p, CONTAINER(o, struct fetch, corrupt), c);
         break;

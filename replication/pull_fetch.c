@@ -28,7 +28,7 @@ void fetch_phase(struct puller *p, struct fetch *f, enum pull_phase next)
 
 void fetch_free(struct puller *p, struct fetch *f)
 {
-    struct out *outs[] = {&f->reserve, &f->hash, &f->seal, &f->abort, &f->corrupt};
+    struct out *outs[] = {&f->reserve, &f->hash, &f->seal, &f->abort, &f->corrupt, &f->watch};
     for (unsigned i = 0; i < sizeof outs / sizeof outs[0]; i++) {
         list_remove(&outs[i]->node);
     }
@@ -222,8 +222,8 @@ static bool promote(struct fetch *f)
 /* WAIT: a key that is nowhere, or is being written, may come. Others that share the transfer are told now. */
 static bool pause_fetch(struct puller *p, struct fetch *f)
 {
-    if (f->waits >= p->config.wait_tries) {
-        return false;
+    if (f->lost) {
+        return false; /* this was the look after it */
     }
     for (struct list *n = f->items.next, *next; n != &f->items; n = next) {
         next = n->next;
@@ -247,18 +247,51 @@ static bool pause_fetch(struct puller *p, struct fetch *f)
     int64_t ns = p->config.wait_min_ns << shift;
     f->waits++;
     p->counter[PULL_WAITS]++;
+    if (p->config.watch && !f->watching) {
+        f->watching = true;
+        out_add(p, &f->watch, CMD_PULL_WATCH);
+    }
     f->state = FETCH_PAUSE;
     timers_set(&p->timers, &f->timer, p->mono + (ns < p->config.wait_max_ns ? ns : p->config.wait_max_ns));
     return true;
 }
 
+static bool is_here(struct puller *p, const struct fetch *f)
+{
+    struct pull_key k;
+    key_show(f->key, &k);
+    return p->config.here && !f->fresh && p->config.here(p->config.env, &k);
+}
+
 void fetch_unlocated(struct puller *p, struct fetch *f, int status)
 {
     bool nowhere = status == -ENOENT || status == -EBUSY;
+    if (nowhere && is_here(p, f)) {
+        fetch_stop(p, f, AFTER_END, BERTH_KEPT);
+        return;
+    }
     if (nowhere && !f->worst && pause_fetch(p, f)) {
         return;
     }
-    fetch_stop(p, f, AFTER_END, nowhere && f->worst ? f->worst : status == -EBUSY ? -ENOENT : status);
+    int why = f->worst ? f->worst : f->lost ? f->lost : -ENOENT;
+    fetch_stop(p, f, AFTER_END, nowhere ? why : status);
+}
+
+/* What is known of one that waits may be the outcome of another look than the last one: it looks again at once. */
+void fetch_watched(struct puller *p, const struct pull_event *ev)
+{
+    struct fetch *f = fetch_find(p, ev->id);
+    if (!f) {
+        return;
+    }
+    bool lost = ev->status == BERTH_EABORTED || ev->status == BERTH_EDIED;
+    f->watching = f->watching && ev->n > 0;
+    if (f->state != FETCH_PAUSE || (ev->status && !lost)) {
+        return;
+    }
+    f->lost = lost ? ev->status : f->lost;
+    f->waits = 0; /* homes hear of it in a moment */
+    fetch_again(p, f);
 }
 
 /* ---- ends ---- */
@@ -308,7 +341,7 @@ static void fetch_finish(struct puller *p, struct fetch *f, int status)
     }
     f->round++;
     f->stale = f->waits = f->rereads = 0;
-    f->worst = 0;
+    f->worst = f->lost = 0;
     f->record = (struct pull_result){.member = PULL_MEMBER_NONE};
     memset(f->avoid, 0, sizeof f->avoid);
     fetch_begin(p, f);

@@ -120,7 +120,7 @@ struct fetch {
     struct pull_link by_key, by_id;
     struct list all, grave, items, in_seek, in_flow, reads;
     struct timer timer;
-    struct out reserve, hash, seal, abort, corrupt;
+    struct out reserve, hash, seal, abort, corrupt, watch;
     uint64_t id;
     struct keybox *key;
     enum pull_destination destination;
@@ -129,6 +129,8 @@ struct fetch {
     int end;
     uint32_t round;
     bool fresh, hold;
+    bool watching; /* answers to its WATCH are still to come */
+    int lost;      /* why the key's writer did not seal it: it is looked for once more; 0 */
     struct seek *seek;
     struct rpc *rpc; /* STATE */
     struct reader_lease *lease;
@@ -307,6 +309,7 @@ void fetch_again(struct puller *p, struct fetch *f);            /* PAUSE is over
 void fetch_located(struct puller *p, struct fetch *f, struct reader_lease *l);
 void fetch_named(struct puller *p, struct fetch *f); /* a location is known, the fetch is held */
 void fetch_unlocated(struct puller *p, struct fetch *f, int status);
+void fetch_watched(struct puller *p, const struct pull_event *ev);
 void fetch_stop(struct puller *p, struct fetch *f, enum fetch_after after, int status);
 void fetch_stale(struct puller *p, struct fetch *f);
 void fetch_fault(struct puller *p, struct fetch *f, int worst);

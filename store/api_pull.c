@@ -188,25 +188,20 @@ int pull_pause(struct berth *b, const struct berth_key *key, unsigned turn, int6
     return rc ? rc : state == WAIT_ABORTED || state == WAIT_DIED ? await_error(state) : 0;
 }
 
+/* The node waits, for peers and for what is put here. Where it does not, because it has no peers, it is waited here. */
 int pull_key(struct berth *b, const struct berth_key *key, unsigned flags, int64_t deadline)
 {
-    int lost = 0; /* why the key's writer here did not seal it: peers are asked once more */
-    unsigned turn = 0;
-    for (;;) {
+    for (unsigned turn = 0;; turn++) {
         struct msg_pulled pulled;
         uint32_t taken = 1;
-        int rc = pull_keys(b, key, NULL, 1, flags & ~(unsigned)BERTH_WAIT, false, deadline, &pulled, &taken);
+        int rc = pull_keys(b, key, NULL, 1, flags, false, deadline, &pulled, &taken);
         rc = rc ? rc : pulled.status;
         if (rc != -ENOENT || !(flags & BERTH_WAIT)) {
             return rc < 0 ? rc : 0;
         }
-        if (lost) {
-            return lost;
-        }
-        rc = pull_pause(b, key, turn++, deadline);
-        lost = rc == BERTH_EABORTED || rc == BERTH_EDIED ? rc : 0;
-        if ((rc && !lost) || read_there(b, thread_self(), key)) {
-            return rc && !lost ? rc : 0;
+        rc = pull_pause(b, key, turn, deadline);
+        if (rc || read_there(b, thread_self(), key)) {
+            return rc;
         }
     }
 }

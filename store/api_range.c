@@ -41,12 +41,11 @@ static long copy_any(struct berth *b, struct client_thread *t, const struct read
 static long pull_out(struct berth *b, struct client_thread *t, const struct reading *r, const struct pull_place *place)
 {
     unsigned local = r->flags & ~(PULL_READ_FLAGS | (unsigned)BERTH_WAIT), turn = 0;
-    int lost = 0;
     bool look = !(r->flags & BERTH_FRESH);
     for (unsigned tries = 0; tries < PULL_TRIES;) {
         long rc = look ? copy_any(b, t, r, local) : -ENOENT;
         look = true;
-        rc = rc == -ENOENT ? pull_into(b, r->key, &r->out, place, r->flags & ~(unsigned)BERTH_WAIT, r->deadline) : rc;
+        rc = rc == -ENOENT ? pull_into(b, r->key, &r->out, place, r->flags, r->deadline) : rc;
         if (rc == PULL_NOT_SO) {
             return copy_any(b, t, r, r->flags);
         }
@@ -57,12 +56,10 @@ static long pull_out(struct berth *b, struct client_thread *t, const struct read
         if (rc != -ENOENT || !(r->flags & BERTH_WAIT)) {
             return rc;
         }
-        int why = lost ? lost : pull_pause(b, r->key, turn++, r->deadline);
-        bool again = !lost && (why == BERTH_EABORTED || why == BERTH_EDIED); /* peers are asked once more */
-        if (why && !again) {
+        int why = pull_pause(b, r->key, turn++, r->deadline); /* without peers the node does not wait */
+        if (why) {
             return berth_fail_plain(why);
         }
-        lost = why;
     }
     return berth_fail_plain(BERTH_ENOTNOW);
 }

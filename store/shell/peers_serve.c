@@ -313,6 +313,7 @@ int64_t serve_part_timer(const struct peers *p)
 void serve_part_turn(struct peers *p, int64_t now)
 {
     give_back_all(p->serve);
+    promises_due(p->serve);
     if (corrupt_turn(p->serve, now))
         p->again = true;
 }

@@ -348,6 +348,68 @@ static void ranges_and_segments(void **state)
     s->n_kept = 0;
 }
 
+static bool here_now;
+
+static bool is_here(void *env, const struct pull_key *key)
+{
+    (void)env, (void)key;
+    return here_now;
+}
+
+static uint64_t to_pause(uint64_t id)
+{
+    script_pull(s, id, "w", PULL_REPLICA, PULL_WAIT, 0);
+    script_says(s, take(CMD_PULL_ASK), HOME_ABSENT, NULL, 0);
+    if (script_count(s, CMD_PULL_ASK)) {
+        script_says(s, take(CMD_PULL_ASK), HOME_ABSENT, NULL, 0);
+    }
+    return take(CMD_PULL_WATCH);
+}
+
+static void look_in_vain(void)
+{
+    script_says(s, take(CMD_PULL_ASK), HOME_ABSENT, NULL, 0);
+    if (script_count(s, CMD_PULL_ASK)) {
+        script_says(s, take(CMD_PULL_ASK), HOME_ABSENT, NULL, 0);
+    }
+}
+
+static void watched(uint64_t id, int status, uint32_t left)
+{
+    script_event(s, &(struct pull_event){.kind = EV_PULL_WATCHED, .id = id, .status = status, .n = left});
+}
+
+/* Who waits for a key asks who writes it; one that lost its writer is looked for once more. */
+static void who_waits_watches(void **state)
+{
+    (void)state;
+    script_free(s);
+    s = script_new();
+    s->config.watch = true;
+    s->config.here = is_here;
+    script_start(s);
+    here_now = false;
+    uint64_t watch = to_pause(1);
+    watched(watch, -ENOENT, 1); /* nobody there: the pause goes on */
+    assert_int_equal(script_count(s, CMD_PULL_ASK), 0);
+    script_pass(s, 2 * MS);
+    look_in_vain();
+    assert_int_equal(script_count(s, CMD_PULL_WATCH), 0); /* an answer is still to come */
+    watched(watch, BERTH_EDIED, 0);
+    look_in_vain();
+    expect_done(1, BERTH_EDIED);
+    watch = to_pause(2);
+    watched(watch, 0, 0); /* sealed: looked for at once, and again soon */
+    look_in_vain();
+    assert_int_equal(script_count(s, CMD_PULL_WATCH), 1);
+    here_now = true;
+    script_pass(s, 2 * MS);
+    look_in_vain();
+    expect_done(2, BERTH_KEPT);
+    watched(watch, BERTH_EDIED, 0); /* of one that has gone */
+    s->n_kept = 0;
+}
+
 static void lease_only_needs_a_transport_that_proves(void **state)
 {
     (void)state;
@@ -515,6 +577,7 @@ int main(void)
         CASE(recall_and_release),
         CASE(lost_connection),
         CASE(ranges_and_segments),
+        CASE(who_waits_watches),
         CASE(lease_only_needs_a_transport_that_proves),
         CASE(never_below_a_version_returned),
         CASE(newer_one_during_the_seal),
