@@ -172,6 +172,7 @@ static bool place_registered(struct berth *b, const void *data, uint64_t size, s
     if (r && good) {
         *out = (struct pull_place){.kind = MSG_PULL_REGISTERED,
                                    .buffer = r->number,
+                                   .attachment = r->attachment,
                                    .to = (uint64_t)((const uint8_t *)data - r->data)};
     }
     pthread_mutex_unlock(&b->buffer_lock);

@@ -37,8 +37,15 @@ static long copy_any(struct berth *b, struct client_thread *t, const struct read
                          : copy_out(b, t, r->key, r->out.buffer, r->out.size, flags, r->deadline);
 }
 
+/* A registration that an attachment took with it has been made again. */
+static bool placed_again(struct berth *b, const struct reading *r, struct pull_place *place)
+{
+    uint64_t before = place->attachment;
+    return place->kind == MSG_PULL_REGISTERED && pull_out_place(b, &r->out, place) && place->attachment != before;
+}
+
 /* Where the node can write into this memory no slot is needed, and nothing is copied. */
-static long pull_out(struct berth *b, struct client_thread *t, const struct reading *r, const struct pull_place *place)
+static long pull_out(struct berth *b, struct client_thread *t, const struct reading *r, struct pull_place *place)
 {
     unsigned local = r->flags & ~(PULL_READ_FLAGS | (unsigned)BERTH_WAIT), turn = 0;
     bool look = !(r->flags & BERTH_FRESH);
@@ -46,8 +53,12 @@ static long pull_out(struct berth *b, struct client_thread *t, const struct read
         long rc = look ? copy_any(b, t, r, local) : -ENOENT;
         look = true;
         rc = rc == -ENOENT ? pull_into(b, r->key, &r->out, place, r->flags, r->deadline) : rc;
-        if (rc == PULL_NOT_SO) {
+        if (rc == PULL_NOT_SO && !placed_again(b, r, place)) {
             return copy_any(b, t, r, r->flags);
+        }
+        if (rc == PULL_NOT_SO) {
+            tries++;
+            continue;
         }
         if (rc == PULL_IS_HERE) {
             tries++;

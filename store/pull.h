@@ -17,6 +17,7 @@ struct call *pull_build(struct berth *b, const struct berth_key *keys, const uin
 struct pull_place {
     enum msg_pull_kind kind;
     uint64_t buffer, to; /* as in msg_pull; to: of the first byte */
+    uint64_t attachment; /* that a registered one is of */
 };
 /* Whether these bytes are such memory: then where. May ask the node. */
 bool pull_place(struct berth *b, const void *data, uint64_t size, struct pull_place *out);
