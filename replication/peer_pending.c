@@ -59,7 +59,8 @@ int peer_ask(struct peer *p, void *message, size_t n, int64_t deadline, uint64_t
     return 0;
 }
 
-/* An answer has an item for each that was asked for; of a run, for those that are in it, of SUMS, for those that fit. */
+/* An answer has an item for each that was asked for; of a run, for those that are in it; of SUMS, for those that fit.
+ */
 static bool count_answers(const struct pending *q, const struct wire_message *m)
 {
     if (m->status < 0)

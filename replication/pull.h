@@ -170,9 +170,9 @@ enum pull_event_kind {
     EV_PULL_SEALED,   /* id: of the SEAL; status; BERTH_KEPT: the pool had it. The token is used up in any case */
     EV_PULL_HASHED,   /* id: of the HASH; status, sums, n */
     EV_PULL_RECALL,   /* member, leases, n */
-    EV_PULL_WATCHED,  /* id: of the WATCH; n: answers to it that are still to come; status: 0 it has been sealed somewhere,
-                         BERTH_EABORTED or BERTH_EDIED: its writer there has given it up, or has ended; any other: nothing
-                         is known */
+    EV_PULL_WATCHED,  /* id: of the WATCH; n: answers to it that are still to come; status: 0 it has been sealed
+                        somewhere, BERTH_EABORTED or BERTH_EDIED: its writer there has given it up, or has ended; any
+                        other: nothing is known */
     EV_PULL_UP,       /* member, incarnation, transport, proven */
     EV_PULL_DOWN,     /* member: a connection to it is lost, control or data */
     EV_PULL_TICK,
@@ -280,13 +280,13 @@ struct pull_config {
     uint32_t max_requests, max_keys;
     uint32_t max_leases;
     uint64_t max_lease_bytes;
-    int64_t lease_idle_ns;                      /* 0: 1 s */
-    int64_t release_ns;                         /* a release waits this long for a LEASE to ride with; 0: 50 ms */
-    int64_t rpc_ns;                             /* a peer's time to answer; 0: 2 s */
-    int64_t wait_min_ns, wait_max_ns;           /* WAIT: pauses, doubled; 0: 1 ms, 100 ms */
+    int64_t lease_idle_ns;            /* 0: 1 s */
+    int64_t release_ns;               /* a release waits this long for a LEASE to ride with; 0: 50 ms */
+    int64_t rpc_ns;                   /* a peer's time to answer; 0: 2 s */
+    int64_t wait_min_ns, wait_max_ns; /* WAIT: pauses, doubled; 0: 1 ms, 100 ms */
     /* Whether the local pool has the key by now: asked where it is nowhere else. NULL: never. */
     bool (*here)(void *env, const struct pull_key *key);
-    bool watch; /* the shell takes CMD_PULL_WATCH */
+    bool watch;                                 /* the shell takes CMD_PULL_WATCH */
     uint32_t stale_max;                         /* STALEs that are asked again; 0: 3 */
     uint64_t window_bytes, source_window_bytes; /* in flight in all, from one member; 0: 64 MiB, 32 MiB */
     uint64_t read_bytes;                        /* of one READ; 0: 4 MiB */

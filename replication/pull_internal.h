@@ -21,8 +21,8 @@
 
 #define MEMBER_WORDS (LEASE_MEMBERS_MAX / 64)
 #define SEEK_LOCATIONS (PULL_LOCATIONS_MAX * 2)
-#define RELEASES_MAX 256u /* in one command */
-#define PARTS_MAX 16384u  /* of one HASH */
+#define RELEASES_MAX 256u                 /* in one command */
+#define PARTS_MAX 16384u                  /* of one HASH */
 #define RANGE_SCRATCH (UINT64_C(1) << 63) /* in a range's `to`: a place in scratch; no place of a caller has it */
 
 struct out { /* a command that waits to be taken */
@@ -144,9 +144,9 @@ struct fetch {
     struct lease_terms corrupt_terms;
     uint16_t corrupt_member;
     uint64_t room;
-    struct pull_range whole, *asked;   /* asked: own copy, or &whole */
+    struct pull_range whole, *asked;    /* asked: own copy, or &whole */
     struct pull_range *ranges, *padded; /* what is read: asked, or padded: with the rest of their segments */
-    uint8_t *scratch;                  /* n_scratch bytes: where that rest goes */
+    uint8_t *scratch;                   /* n_scratch bytes: where that rest goes */
     uint64_t n_scratch;
     uint32_t n_asked, n_ranges, range;
     uint64_t range_at, total, unposted, flying;
@@ -232,7 +232,7 @@ struct puller {
     struct list fetches, asks, grants, sources, outs, dead_requests, dead_fetches, turning, floors_by_time;
     struct member *members;
     uint64_t n_keys, n_seeks, flying, n_timers;
-    uint64_t scratch; /* bytes of all fetches */
+    uint64_t scratch;                  /* bytes of all fetches */
     struct floor_bucket *floor_bucket; /* max_floors of them */
     uint32_t sample_turn;
     struct pull_command command;
@@ -333,7 +333,7 @@ int64_t read_estimate(const struct puller *p, uint64_t bytes);
 int64_t read_first_estimate(const struct puller *p, uint64_t bytes); /* of a transfer that may be renewed */
 
 /* ---- pull_prove.c ---- */
-bool prove_ranges(const struct fetch *f); /* what the ranges cover can be hashed and compared */
+bool prove_ranges(const struct fetch *f);                   /* what the ranges cover can be hashed and compared */
 bool prove_wanted(struct puller *p, const struct fetch *f); /* by those who wait now; a sample is drawn */
 void prove_begin(struct puller *p, struct fetch *f);
 void prove_hashed(struct puller *p, const struct pull_event *ev);

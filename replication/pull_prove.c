@@ -89,10 +89,8 @@ static void judge(struct puller *p, struct fetch *f, bool match)
 static void add_part(struct fetch *f, uint64_t at, uint64_t length, bool last)
 {
     bool scratch = at & RANGE_SCRATCH;
-    f->parts[f->n_parts++] = (struct pull_part){.at = scratch ? at & ~RANGE_SCRATCH : f->target.at + at,
-                                                .length = length,
-                                                .last = last,
-                                                .scratch = scratch};
+    f->parts[f->n_parts++] = (struct pull_part){
+        .at = scratch ? at & ~RANGE_SCRATCH : f->target.at + at, .length = length, .last = last, .scratch = scratch};
 }
 
 static void plan_segments(struct fetch *f)

@@ -62,7 +62,7 @@ enum wire_op {
     WIRE_CORRUPT = 24, /* reader to owner, one way */
     WIRE_SUMS = 25,    /* reader to owner: checksums of segments of what it has a lease on */
     WIRE_SUMMED = 26,
-    WIRE_ASK = 32,     /* reader to home */
+    WIRE_ASK = 32, /* reader to home */
     WIRE_ANSWER = 33,
     WIRE_PUBLISH = 34, /* owner to home */
     WIRE_PUBLISHED = 35,

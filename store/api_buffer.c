@@ -200,8 +200,8 @@ static int check_descriptor(int fd, uint64_t offset, size_t size)
     struct stat st;
     int seals = fcntl(fd, F_GET_SEALS);
     if (seals < 0) {
-        return berth_fail(-EINVAL, "descriptor %d is no memfd: make the memory with memfd_create, or berth_buffer_alloc",
-                          fd);
+        return berth_fail(-EINVAL,
+                          "descriptor %d is no memfd: make the memory with memfd_create, or berth_buffer_alloc", fd);
     }
     if (!(seals & F_SEAL_SHRINK)) {
         return berth_fail(-EPERM, "the memfd may be cut under the node: seal it with F_SEAL_SHRINK first");
@@ -260,7 +260,8 @@ static int enter(struct berth *b, struct registered *r, uint32_t *id)
     pthread_mutex_unlock(&b->buffer_lock);
     if (rc) {
         registered_free(r);
-        return rc == -EEXIST ? berth_fail(rc, "a part of that memory is registered already") : fail_register(b, rc, &reply);
+        return rc == -EEXIST ? berth_fail(rc, "a part of that memory is registered already")
+                             : fail_register(b, rc, &reply);
     }
     return 0;
 }

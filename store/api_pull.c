@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <string.h>
 
-#define LOOK_NS INT64_C(2000000) /* between two questions to peers for a key that nobody has yet: doubled .. */
+#define LOOK_NS INT64_C(2000000)       /* between two questions to peers for a key that nobody has yet: doubled .. */
 #define LOOK_MAX_NS INT64_C(100000000) /* .. up to here */
 
 static uint32_t padded(uint32_t n)

@@ -88,8 +88,7 @@ static long read_out(struct berth *b, const struct reading *r)
 long berth_get_into(struct berth *b, struct berth_key key, void *buffer, size_t size, unsigned flags, int64_t deadline)
 {
     int rc = read_check_get(b, &key, buffer ? buffer : size ? NULL : "", flags);
-    struct reading r = {
-        .out = {.buffer = buffer, .size = size}, .key = &key, .flags = flags, .deadline = deadline};
+    struct reading r = {.out = {.buffer = buffer, .size = size}, .key = &key, .flags = flags, .deadline = deadline};
     return rc ? rc : read_out(b, &r);
 }
 

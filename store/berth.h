@@ -126,8 +126,8 @@ struct berth_draft {
     uint64_t size;
     uint64_t checksum; /* before seal: XXH3-64 of the payload if the caller has it, with BERTH_HAS_CHECKSUM in flags;
                           else seal computes it. Of a draft with segments seal sets it */
-    uint32_t flags;           /* BERTH_HAS_CHECKSUM, BERTH_PUBLISHED */
-    int32_t status;           /* after create: 0, or BERTH_WRITING; after seal of a group: 0 sealed, BERTH_KEPT the key
+    uint32_t flags;    /* BERTH_HAS_CHECKSUM, BERTH_PUBLISHED */
+    int32_t status;    /* after create: 0, or BERTH_WRITING; after seal of a group: 0 sealed, BERTH_KEPT the key
                                  existed and was kept */
     const uint64_t *segments; /* before seal of a draft with segments: XXH3-64 of each, with BERTH_HAS_CHECKSUM */
     uint64_t generation;      /* the library's from here */
@@ -299,8 +299,8 @@ BERTH_API long berth_get_range(struct berth *b, struct berth_key key, const stru
 /* ---- memory that pulls write into ---- */
 
 /* Registers memory of this process with its node: what get_into and get_range with BERTH_PEERS (and their operations of
- * a queue) bring from peers into it is written there straight, with no copy and no room in the pool. Other memory goes on
- * to be served by a copy out of the pool, so nothing has to be registered; of an embedded node, all memory is as good.
+ * a queue) bring from peers into it is written there straight, with no copy and no room in the pool. Other memory is
+ * served by a copy out of the pool as ever, so nothing has to be registered; of an embedded node all memory is as good.
  * data: size bytes that the process has mapped, shared and writable, from offset of fd on, a multiple of 4,096. fd: a
  * memfd on pages of 4 KiB that is sealed with F_SEAL_SHRINK: one that may be cut would be the node's end. It may be
  * closed afterwards. *id names the buffer until berth_buffer_unregister. A destination belongs to the node until the

@@ -71,7 +71,7 @@ struct berth {
     struct berth_queue *queues;
     struct registered *registered; /* buffers */
     uint32_t last_registered;
-    uint64_t attachments; /* from 1 */
+    uint64_t attachments;           /* from 1 */
     uint32_t kept[KEPT_NAMESPACES]; /* namespaces known not to be replaceable, beside the default */
     _Atomic uint32_t n_kept;
 };

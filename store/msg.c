@@ -251,14 +251,29 @@ static int check_detach(const struct msg_head *m)
 }
 
 static int (*const checks[MSG_CODES])(const struct msg_head *m) = {
-    [MSG_GRANT] = check_grant,   [MSG_PUT] = check_put,      [MSG_CREATE] = check_create,
-    [MSG_SEAL] = check_seal,     [MSG_ABORT] = check_tokens, [MSG_REMOVE] = check_key,
-    [MSG_HOLD] = check_hold,     [MSG_DROP] = check_hold,    [MSG_STAT] = check_key,
-    [MSG_LIST] = check_list,     [MSG_FIND] = check_key,     [MSG_NAMESPACE] = check_namespace,
-    [MSG_GROW] = check_grow,     [MSG_QUERY] = check_query,  [MSG_RESUME] = check_tokens,
-    [MSG_DETACH] = check_detach, [MSG_REVOKE] = check_key,   [MSG_SUMS] = check_sums,
-    [MSG_WAIT] = check_wait,     [MSG_PULL] = check_pull,    [MSG_CANCEL] = check_cancel,
-    [MSG_BUFFER] = check_buffer, [MSG_PUBLISHED] = check_published,
+    [MSG_GRANT] = check_grant,
+    [MSG_PUT] = check_put,
+    [MSG_CREATE] = check_create,
+    [MSG_SEAL] = check_seal,
+    [MSG_ABORT] = check_tokens,
+    [MSG_REMOVE] = check_key,
+    [MSG_HOLD] = check_hold,
+    [MSG_DROP] = check_hold,
+    [MSG_STAT] = check_key,
+    [MSG_LIST] = check_list,
+    [MSG_FIND] = check_key,
+    [MSG_NAMESPACE] = check_namespace,
+    [MSG_GROW] = check_grow,
+    [MSG_QUERY] = check_query,
+    [MSG_RESUME] = check_tokens,
+    [MSG_DETACH] = check_detach,
+    [MSG_REVOKE] = check_key,
+    [MSG_SUMS] = check_sums,
+    [MSG_WAIT] = check_wait,
+    [MSG_PULL] = check_pull,
+    [MSG_CANCEL] = check_cancel,
+    [MSG_BUFFER] = check_buffer,
+    [MSG_PUBLISHED] = check_published,
 };
 
 int msg_check(const struct msg_head *m, uint32_t bytes)

@@ -30,10 +30,10 @@ enum msg_op {
     MSG_REVOKE = 17, /* end the process that pins a key (pins --revoke) */
     MSG_SUMS = 18,   /* checksums of a draft's segments, ahead of its SEAL */
     MSG_OPS = 19,
-    MSG_CANCEL = 32, /* of a PULL */
-    MSG_WAIT = 34,   /* until keys are ready, given up, or time is up */
-    MSG_PULL = 35,   /* objects of other nodes: into the pool, or into the caller's memory */
-    MSG_BUFFER = 37, /* memory of the client's for pulls to write into: registered, or no longer */
+    MSG_CANCEL = 32,    /* of a PULL */
+    MSG_WAIT = 34,      /* until keys are ready, given up, or time is up */
+    MSG_PULL = 35,      /* objects of other nodes: into the pool, or into the caller's memory */
+    MSG_BUFFER = 37,    /* memory of the client's for pulls to write into: registered, or no longer */
     MSG_PUBLISHED = 38, /* until the homes of what was sealed have acknowledged it */
     /* reserved, refused: */
     MSG_PURGE = 33,
@@ -194,8 +194,8 @@ enum msg_pull_flags {
 };
 
 enum msg_pull_kind {
-    MSG_PULL_REPLICA = 0, /* into the pool, as objects of this node too */
-    MSG_PULL_BUFFER = 1,  /* into memory of the process that the node runs in: `buffer` is an address there */
+    MSG_PULL_REPLICA = 0,    /* into the pool, as objects of this node too */
+    MSG_PULL_BUFFER = 1,     /* into memory of the process that the node runs in: `buffer` is an address there */
     MSG_PULL_REGISTERED = 2, /* into a buffer of this session: `buffer` is what BUFFER gave */
     MSG_PULL_KINDS
 };

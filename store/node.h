@@ -143,15 +143,15 @@ enum node_command_kind {
     CMD_GROW,   /* session, n_slots: acknowledge this many pin entries, then reply as `reply` says */
     CMD_LOG,    /* level, text */
     CMD_STOPPED,
-    CMD_PUBLISHED,  /* published: what a commit changed, in the order of its effects; several where it is much */
-    CMD_LEASED,     /* lease: answers EV_LEASE */
-    CMD_RENEWED,    /* lease: answers EV_RENEW */
-    CMD_RECALL,     /* lease: ask the peer for these; they are renewed for transfers in flight only */
-    CMD_SERVE,      /* lease: answers EV_SERVE_BEGIN */
-    CMD_PULL,       /* session, message: a PULL, which the shell carries out and answers */
+    CMD_PUBLISHED,   /* published: what a commit changed, in the order of its effects; several where it is much */
+    CMD_LEASED,      /* lease: answers EV_LEASE */
+    CMD_RENEWED,     /* lease: answers EV_RENEW */
+    CMD_RECALL,      /* lease: ask the peer for these; they are renewed for transfers in flight only */
+    CMD_SERVE,       /* lease: answers EV_SERVE_BEGIN */
+    CMD_PULL,        /* session, message: a PULL, which the shell carries out and answers */
     CMD_CANCEL_PULL, /* session, message: the same of a CANCEL */
-    CMD_BUFFER,     /* .. of a BUFFER */
-    CMD_AWAIT_HOMES /* .. of a PUBLISHED */
+    CMD_BUFFER,      /* .. of a BUFFER */
+    CMD_AWAIT_HOMES  /* .. of a PUBLISHED */
 };
 
 struct node_command {

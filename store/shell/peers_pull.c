@@ -11,9 +11,9 @@
 #define REQUESTS_MAX 1024u
 #define KEYS_AT_A_TIME (16u << 10)
 #define LEASES_AT_A_TIME 4096u
-#define WAIT_MIN_NS INT64_C(1000000) /* pauses of a pull that waits: the first, doubled up to .. */
+#define WAIT_MIN_NS INT64_C(1000000)   /* pauses of a pull that waits: the first, doubled up to .. */
 #define WAIT_MAX_NS INT64_C(100000000) /* .. this */
-#define READ_BYTES (32u << 20) /* one READ up to here: its checksum is made while its bytes are in the cache */
+#define READ_BYTES (32u << 20)         /* one READ up to here: its checksum is made while its bytes are in the cache */
 
 void *pull_memory(size_t bytes)
 {

@@ -108,9 +108,9 @@ void replica_reserve(struct taking *q, const struct pull_command *c);
 void replica_seal(struct taking *q, const struct pull_command *c);
 void replica_abort(struct taking *q, const struct pull_command *c);
 void replica_turn(struct taking *q); /* gives the core what it can take now */
-/* Waits in the core until the key is sealed, given up, or nobody writes it any more (written: or nobody does now), at most
- * until the deadline. `done` is called once, from dispatch, with an enum msg_wait_state; never if the node ends before.
- * Any context. */
+/* Waits in the core until the key is sealed, given up, or nobody writes it any more (written: or nobody does now), at
+ * most until the deadline. `done` is called once, from dispatch, with an enum msg_wait_state; or `drop`, if the node
+ * ends before. Any context. */
 typedef void core_wait_fn(void *arg, unsigned state);
 void core_wait(struct taking *q, const struct key_ref *key, bool written, int64_t deadline, core_wait_fn *done,
                void (*drop)(void *arg), void *arg);

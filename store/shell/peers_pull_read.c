@@ -27,7 +27,7 @@ struct hash_op {
     struct pull_target target;
     XXH3_state_t *hash;
     struct pull_part *parts;
-    uint8_t *scratch; /* the puller's, until this has been told */
+    uint8_t *scratch;     /* the puller's, until this has been told */
     uint32_t n_parts, at; /* at: the current one */
     uint64_t done;        /* bytes of it */
     uint64_t *sums;

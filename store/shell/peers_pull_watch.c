@@ -1,9 +1,9 @@
-/* peers_pull_watch.c: who writes a key that is waited for and that no home knows: every member is asked, and this node's
- * own core. Homes hear of what is sealed, so nothing else says that a writer has given up, or is at it at all.
+/* peers_pull_watch.c: who writes a key that is waited for and that no home knows: every member is asked, and this
+ * node's own core. Homes hear of what is sealed, so nothing else says that a writer has given up, or is at it at all.
  *
  * LEASE with WAIT of one key: the owner answers when it is sealed there, or its writer is lost, at once where nobody
- * writes it. What it grants is given back: the pull finds it through the homes, in a moment. Bounds: one such question a
- * transfer that waits, WATCH_NS long, to each member.
+ * writes it. What it grants is given back: the pull finds it through the homes, in a moment. Bounds: one such question
+ * a transfer that waits, WATCH_NS long, to each member.
  */
 #include "store/berth.h"
 #include "store/shell/peers_pull.h"

@@ -442,9 +442,17 @@ int main(void)
 {
 #define CASE(name) cmocka_unit_test_teardown(name, nodes_close)
     const struct CMUnitTest tests[] = {
-        CASE(without_peers),        CASE(straight_into_it), CASE(the_callers_own),     CASE(refused),
-        CASE(hostile),              CASE(over_a_restart),   CASE(unregister_in_flight), CASE(killed_in_flight),
-        CASE(puts_wait_for_homes),  CASE(published_in_a_queue), CASE(a_home_is_silent),
+        CASE(without_peers),
+        CASE(straight_into_it),
+        CASE(the_callers_own),
+        CASE(refused),
+        CASE(hostile),
+        CASE(over_a_restart),
+        CASE(unregister_in_flight),
+        CASE(killed_in_flight),
+        CASE(puts_wait_for_homes),
+        CASE(published_in_a_queue),
+        CASE(a_home_is_silent),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -208,7 +208,8 @@ static void write_behind(const void *address, uint64_t word)
     FILE *maps = fopen("/proc/self/maps", "re");
     assert_non_null(maps);
     while (fgets(line, sizeof line, maps)) {
-        if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR " %*s %" SCNxPTR " %*s %*s %255s", &begin, &end, &offset, path) == 4 &&
+        if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR " %*s %" SCNxPTR " %*s %*s %255s", &begin, &end, &offset, path) ==
+                4 &&
             at >= begin && at < end) {
             break;
         }
@@ -319,9 +320,16 @@ int main(void)
 {
 #define CASE(name) cmocka_unit_test_teardown(name, nodes_close)
     const struct CMUnitTest tests[] = {
-        CASE(replicas_keep_segments),  CASE(from_a_replica),       CASE(many_and_prefix),     CASE(ranges_come_alone),
-        CASE(ranges_without_segments), CASE(ranges_on_lease_only), CASE(one_damaged_segment), CASE(lying_sums),
-        CASE(queues),                  CASE(sums_by_hand),
+        CASE(replicas_keep_segments),
+        CASE(from_a_replica),
+        CASE(many_and_prefix),
+        CASE(ranges_come_alone),
+        CASE(ranges_without_segments),
+        CASE(ranges_on_lease_only),
+        CASE(one_damaged_segment),
+        CASE(lying_sums),
+        CASE(queues),
+        CASE(sums_by_hand),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

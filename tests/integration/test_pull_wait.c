@@ -222,8 +222,10 @@ int main(void)
 {
 #define CASE(name) cmocka_unit_test_teardown(name, nodes_close)
     const struct CMUnitTest tests[] = {
-        CASE(sealed_elsewhere), CASE(put_elsewhere_by_nobody_yet), CASE(put_here),   CASE(given_up),
-        CASE(writer_dies),      CASE(time_is_up),                  CASE(in_a_queue),
+        CASE(sealed_elsewhere), CASE(put_elsewhere_by_nobody_yet),
+        CASE(put_here),         CASE(given_up),
+        CASE(writer_dies),      CASE(time_is_up),
+        CASE(in_a_queue),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

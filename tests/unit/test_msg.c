@@ -500,13 +500,19 @@ int main(void)
     seed = given ? strtoull(given, NULL, 0) : (uint64_t)t.tv_nsec << 20 | 1;
     print_message("seed %llu\n", (unsigned long long)seed);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(right_ones_pass),          cmocka_unit_test(lengths_must_add_up),
+        cmocka_unit_test(right_ones_pass),
+        cmocka_unit_test(lengths_must_add_up),
         cmocka_unit_test(buffers_and_publications),
-        cmocka_unit_test(operations_out_of_range),  cmocka_unit_test(flags_and_deadlines),
-        cmocka_unit_test(names_are_text),           cmocka_unit_test(counts_have_bounds),
-        cmocka_unit_test(fields_of_later_versions), cmocka_unit_test(segments_have_bounds),
-        cmocka_unit_test(waits_have_bounds),        cmocka_unit_test(pulls_have_bounds),
-        cmocka_unit_test(replies_are_bounded),      cmocka_unit_test_prestate(random_bodies, where),
+        cmocka_unit_test(operations_out_of_range),
+        cmocka_unit_test(flags_and_deadlines),
+        cmocka_unit_test(names_are_text),
+        cmocka_unit_test(counts_have_bounds),
+        cmocka_unit_test(fields_of_later_versions),
+        cmocka_unit_test(segments_have_bounds),
+        cmocka_unit_test(waits_have_bounds),
+        cmocka_unit_test(pulls_have_bounds),
+        cmocka_unit_test(replies_are_bounded),
+        cmocka_unit_test_prestate(random_bodies, where),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
