@@ -222,8 +222,8 @@ static bool promote(struct fetch *f)
 /* WAIT: a key that is nowhere, or is being written, may come. Others that share the transfer are told now. */
 static bool pause_fetch(struct puller *p, struct fetch *f)
 {
-    if (f->lost) {
-        return false; /* this was the look after it */
+    if (f->lost && f->last_look) {
+        return false;
     }
     for (struct list *n = f->items.next, *next; n != &f->items; n = next) {
         next = n->next;
@@ -239,7 +239,9 @@ static bool pause_fetch(struct puller *p, struct fetch *f)
         return false;
     }
     memset(f->avoid, 0, sizeof f->avoid);
-    if (promote(f)) {
+    bool later = promote(f);
+    if (later || f->lost) { /* what was under way may have missed what came before the loss */
+        f->last_look = f->lost;
         fetch_begin(p, f);
         return true;
     }
@@ -277,7 +279,7 @@ void fetch_unlocated(struct puller *p, struct fetch *f, int status)
     fetch_stop(p, f, AFTER_END, nowhere ? why : status);
 }
 
-/* What is known of one that waits may be the outcome of another look than the last one: it looks again at once. */
+/* What it was told may be newer than the look that is under way, if one is: there is another one after it. */
 void fetch_watched(struct puller *p, const struct pull_event *ev)
 {
     struct fetch *f = fetch_find(p, ev->id);
@@ -286,12 +288,15 @@ void fetch_watched(struct puller *p, const struct pull_event *ev)
     }
     bool lost = ev->status == BERTH_EABORTED || ev->status == BERTH_EDIED;
     f->watching = f->watching && ev->n > 0;
-    if (f->state != FETCH_PAUSE || (ev->status && !lost)) {
+    if (ev->status && !lost) {
         return;
     }
     f->lost = lost ? ev->status : f->lost;
     f->waits = 0; /* homes hear of it in a moment */
-    fetch_again(p, f);
+    if (f->state == FETCH_PAUSE) {
+        f->last_look = f->lost;
+        fetch_again(p, f);
+    }
 }
 
 /* ---- ends ---- */

@@ -129,8 +129,9 @@ struct fetch {
     int end;
     uint32_t round;
     bool fresh, hold;
-    bool watching; /* answers to its WATCH are still to come */
-    int lost;      /* why the key's writer did not seal it: it is looked for once more; 0 */
+    bool watching;  /* answers to its WATCH are still to come */
+    bool last_look; /* the one under way began after `lost` was known */
+    int lost;       /* why the key's writer did not seal it: it is looked for once more; 0 */
     struct seek *seek;
     struct rpc *rpc; /* STATE */
     struct reader_lease *lease;

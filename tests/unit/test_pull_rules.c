@@ -398,6 +398,12 @@ static void who_waits_watches(void **state)
     watched(watch, BERTH_EDIED, 0);
     look_in_vain();
     expect_done(1, BERTH_EDIED);
+    watch = to_pause(3);
+    script_pass(s, 2 * MS);
+    watched(watch, BERTH_EABORTED, 1); /* while a look is under way: one more */
+    look_in_vain();
+    look_in_vain();
+    expect_done(3, BERTH_EABORTED);
     watch = to_pause(2);
     watched(watch, 0, 0); /* sealed: looked for at once, and again soon */
     look_in_vain();
