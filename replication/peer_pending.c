@@ -60,12 +60,13 @@ int peer_ask(struct peer *p, void *message, size_t n, int64_t deadline, int64_t 
     return 0;
 }
 
-/* An answer has an item for each that was asked for; of a run, for those that are in it. */
+/* An answer has an item for each that was asked for; of a run, for those that are in it; of SUMS, for those that fit.
+ */
 static bool count_answers(const struct pending *q, const struct wire_message *m)
 {
     if (m->status < 0)
         return true;
-    bool run = (q->op == WIRE_LEASE || q->op == WIRE_ASK) && q->flags & WIRE_PREFIX;
+    bool run = ((q->op == WIRE_LEASE || q->op == WIRE_ASK) && q->flags & WIRE_PREFIX) || q->op == WIRE_SUMS;
     return run ? m->head.count <= q->count : m->head.count == q->count;
 }
 

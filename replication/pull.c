@@ -84,7 +84,6 @@ static void defaults(struct pull_config *c)
     DEFAULT(rpc_ns, 2000000000);
     DEFAULT(wait_min_ns, 1000000);
     DEFAULT(wait_max_ns, 100000000);
-    DEFAULT(wait_tries, 1000000);
     DEFAULT(window_bytes, 64u << 20);
     DEFAULT(source_window_bytes, 32u << 20);
     DEFAULT(read_bytes, 4u << 20);
@@ -323,6 +322,9 @@ static void handle(struct puller *p, const struct pull_event *ev)
         break;
     case EV_PULL_RECALL:
         recall(p, ev);
+        break;
+    case EV_PULL_WATCHED:
+        fetch_watched(p, ev);
         break;
     case EV_PULL_UP:
         member_up(p, ev);

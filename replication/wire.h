@@ -43,6 +43,7 @@
 #define WIRE_GENERATION_MAX ((UINT64_C(1) << 56) - 1)
 #define WIRE_OFFSET_MAX ((uint64_t)INT64_MAX) /* of any place in a pool, its end included */
 #define WIRE_SEGMENT_MAX 30u                  /* log2 of a segment's bytes */
+#define WIRE_SUMS_MAX 1024u                   /* segments of an object */
 #define WIRE_STATUS_MAX 8191                  /* a status is in -WIRE_STATUS_MAX..0 */
 #define WIRE_MEMBER_NONE UINT16_MAX           /* no member has this index */
 
@@ -62,7 +63,9 @@ enum wire_op {
     WIRE_STATE = 22,   /* reader to owner: what rule 21 asks */
     WIRE_STATED = 23,
     WIRE_CORRUPT = 24, /* reader to owner, one way */
-    WIRE_ASK = 32,     /* reader to home */
+    WIRE_SUMS = 25,    /* reader to owner: checksums of segments of what it has a lease on */
+    WIRE_SUMMED = 26,
+    WIRE_ASK = 32, /* reader to home */
     WIRE_ANSWER = 33,
     WIRE_PUBLISH = 34, /* owner to home */
     WIRE_PUBLISHED = 35,
@@ -269,6 +272,15 @@ struct wire_item {
             uint32_t uses; /* pulls that it served */
         } release;         /* RELEASE */
         uint64_t recall;   /* RECALL: lease id */
+        struct {
+            uint32_t slot;
+            uint64_t generation;
+        } sums; /* SUMS */
+        struct {
+            int32_t status;   /* of this slot */
+            uint16_t n;       /* 1..WIRE_SUMS_MAX where the status is 0, else 0 */
+            const void *list; /* n XXH3-64 of 8 bytes, little-endian, in order; not aligned */
+        } summed;             /* SUMMED */
         struct wire_answer answer;
         struct wire_entry entry; /* PUBLISH */
         struct {

@@ -41,6 +41,8 @@ struct session;
  * from dispatch. */
 void peers_pull(struct peers *p, struct session *from, const struct msg_pull *m);
 void peers_cancel_pull(struct peers *p, struct session *from, const struct msg_cancel *m);
+/* PUBLISHED of a client: answered when the homes have it, without peers at once. Called from dispatch. */
+void peers_await_homes(struct peers *p, struct session *from, const struct msg_published *m);
 /* Nobody waits for its pulls any more: they end, without an answer. From anywhere on the node's thread. */
 void peers_session_gone(struct peers *p, uint64_t session);
 

@@ -179,6 +179,7 @@ typedef void peers_request_fn(struct peers *p, struct link *from, const struct w
 extern peers_request_fn *const peers_requests[WIRE_OPS];
 
 peers_request_fn serve_part_lease, serve_part_renew, serve_part_release, serve_part_state, serve_part_corrupt;
+peers_request_fn serve_part_sums;
 peers_request_fn home_part_ask, home_part_publish;
 peers_request_fn pull_part_recall;
 
@@ -201,6 +202,8 @@ struct pull_answer;
 int home_part_ask_self(struct peers *p, const struct pull_key *keys, uint32_t n, uint32_t flags,
                        struct pull_answer *out);
 
+/* Nobody waits for an answer to these any more. */
+void home_waits_gone(struct peers *p, uint64_t session);
 void home_part_metrics(const struct peers *p, FILE *f);
 
 int home_part_open(struct peers *p, char *why, size_t why_size);

@@ -8,10 +8,17 @@
 #include <string.h>
 #include <cmocka.h>
 
-const unsigned wire_case_ops[] = {WIRE_HELLO,   WIRE_WELCOME, WIRE_REFUSE,    WIRE_PING,    WIRE_PONG,
-                                  WIRE_GOODBYE, WIRE_LEASE,   WIRE_LEASED,    WIRE_RENEW,   WIRE_RENEWED,
-                                  WIRE_RELEASE, WIRE_RECALL,  WIRE_STATE,     WIRE_STATED,  WIRE_ASK,
-                                  WIRE_ANSWER,  WIRE_PUBLISH, WIRE_PUBLISHED, WIRE_CORRUPT, 0};
+const unsigned wire_case_ops[] = {WIRE_HELLO,   WIRE_WELCOME,
+                                  WIRE_REFUSE,  WIRE_PING,
+                                  WIRE_PONG,    WIRE_GOODBYE,
+                                  WIRE_LEASE,   WIRE_LEASED,
+                                  WIRE_RENEW,   WIRE_RENEWED,
+                                  WIRE_RELEASE, WIRE_RECALL,
+                                  WIRE_STATE,   WIRE_STATED,
+                                  WIRE_ASK,     WIRE_ANSWER,
+                                  WIRE_PUBLISH, WIRE_PUBLISHED,
+                                  WIRE_CORRUPT, WIRE_SUMS,
+                                  WIRE_SUMMED,  0};
 
 /* ---- random contents ---- */
 
@@ -215,6 +222,17 @@ static void any_item(struct wire_case *w, uint32_t at, bool most)
     case WIRE_RECALL:
         i->recall = one_to(UINT64_MAX);
         break;
+    case WIRE_SUMS:
+        i->sums.slot = (uint32_t)up_to(SLOT_NONE - 1);
+        i->sums.generation = up_to(WIRE_GENERATION_MAX);
+        break;
+    case WIRE_SUMMED:
+        i->summed.status = fine ? 0 : any_error();
+        i->summed.n = (uint16_t)(fine ? one_to(KEY_MAX / 8) : 0); /* of all that fits 256 times */
+        i->summed.list = w->bytes[at];
+        for (uint32_t k = 0; k < i->summed.n * 8u; k++)
+            w->bytes[at][k] = (uint8_t)draw();
+        break;
     case WIRE_ANSWER:
         any_answer(&i->answer, most);
         break;
@@ -235,8 +253,9 @@ static uint32_t any_head(struct wire_message *m, unsigned op)
     static const uint8_t flags[WIRE_OPS] = {
         [WIRE_HELLO] = 1, [WIRE_LEASE] = 5, [WIRE_ASK] = 5, [WIRE_PUBLISH] = 1, [WIRE_PUBLISHED] = 1};
     static const uint16_t items[WIRE_OPS] = {
-        [WIRE_LEASE] = 256,   [WIRE_LEASED] = 256, [WIRE_RENEW] = 1024, [WIRE_RENEWED] = 1024, [WIRE_RELEASE] = 1024,
-        [WIRE_RECALL] = 1024, [WIRE_ASK] = 256,    [WIRE_ANSWER] = 256, [WIRE_PUBLISH] = 256,  [WIRE_PUBLISHED] = 256};
+        [WIRE_LEASE] = 256,    [WIRE_LEASED] = 256,    [WIRE_RENEW] = 1024, [WIRE_RENEWED] = 1024,
+        [WIRE_RELEASE] = 1024, [WIRE_RECALL] = 1024,   [WIRE_ASK] = 256,    [WIRE_ANSWER] = 256,
+        [WIRE_PUBLISH] = 256,  [WIRE_PUBLISHED] = 256, [WIRE_SUMS] = 256,   [WIRE_SUMMED] = 256};
     m->head.op = (uint16_t)op;
     m->head.flags = (uint16_t)(draw() & flags[op]);
     m->head.counter = up_to(WIRE_COUNTER_MAX);
