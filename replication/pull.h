@@ -174,7 +174,8 @@ struct pull_event {
     int status; /* 0 or negative; of answers as a whole */
     uint64_t id;
     uint16_t member;
-    bool more;   /* REQUEST: another event follows at once, in any case: what is to be asked waits for it, so that the keys
+    bool
+        more; /* REQUEST: another event follows at once, in any case: what is to be asked waits for it, so that the keys
                     of several requests go into one message */
     bool proven; /* UP: a READ's completion says that the owner held the slot until then (TCP), so that lease only is
                     allowed */

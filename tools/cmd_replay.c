@@ -21,7 +21,7 @@ const struct cli_option replay_options[] = {
     {"capacity-blocks", 'c', "N", "blocks that stay before eviction, those of each client's longest request at least"},
     {"block-size", 's', "SIZE", "bytes of a block, a multiple of 4KiB; default 16KiB (tokens of 512, scaled down)"},
     {"policy", 'p', "NAME", "eviction policy; default lru"},
-    {"clients", 'C', "N", "client processes; default 1"},
+    {"clients", 'C', "N", "client processes; with --nodes requests that are under way at once; default 1"},
     {"speed", 0, "X", "X times the trace's own time, fractions too; default as fast as it can"},
     {"trace", 0, "FILE", "the trace, like the operand; - is a pipe"},
     {"generate", 'g', "KIND", "without a trace: chat, agents or batch; default chat"},
@@ -443,14 +443,15 @@ static int run(struct replay *r)
         return cli_fail(-ENOMEM, NULL, "there is too little memory for the clients' counters");
     if (r->nodes && !r->deadline_ns)
         r->deadline_ns = DEADLINE_NS;
+    /* A node that was killed evicts nothing old until the leases that it forgot must be over. */
+    bool may_settle = !r->url && r->clients == 1 && !r->kill_every;
+    uint64_t each = r->capacity / (r->nodes ? r->nodes : 1);
     r->job = (struct replay_job){.trace = &r->trace,
                                  .block_size = r->block_size,
                                  .speed = r->speed,
                                  .timeout_ns = cli.timeout_ns,
                                  .deadline_ns = r->deadline_ns,
-                                 .settle = !r->url && r->clients == 1 &&
-                                           r->capacity / (r->nodes ? r->nodes : 1) <
-                                               (uint64_t)SETTLE_REQUESTS * r->trace.longest,
+                                 .settle = may_settle && each < (uint64_t)SETTLE_REQUESTS * r->trace.longest,
                                  .shared = r->shared};
     code = r->nodes ? run_nodes(r) : r->embedded ? run_embedded(r) : run_processes(r);
     if (!code)

@@ -185,14 +185,24 @@ static long run_here(struct replay_client *r, const uint64_t *blocks, uint32_t n
         return client_failed(r->c, (int)hits, "prefix");
     client_verify(r, blocks, 0, (uint32_t)hits);
     client_lap(r, REPLAY_VERIFY);
-    r->c->hits += (uint64_t)hits;
     return hits;
+}
+
+/* All at the end of a request: a process that is killed in the middle has counted nothing of it. */
+static void count(struct replay_client *r, const struct trace_request *q, uint64_t run, uint64_t here)
+{
+    r->c->references += q->n_blocks;
+    r->c->hits += here;
+    r->c->remote_hits += run - here;
+    r->c->misses += q->n_blocks - run;
+    r->c->requests++;
 }
 
 static int request(struct replay_client *r, const struct trace_request *q)
 {
     const uint64_t *blocks = r->job->trace->blocks + q->first;
     int64_t begin = cli_now();
+    uint64_t here = 0;
     long run;
     int error = 0;
 
@@ -206,11 +216,11 @@ static int request(struct replay_client *r, const struct trace_request *q)
         return (int)run;
     if (run < q->n_blocks)
         error = put_rest(r, blocks, (uint32_t)run, q->n_blocks);
+    for (long i = 0; i < run; i++)
+        here += r->view[i].data != NULL;
     berth_release(r->b, r->view, (size_t)run);
     client_lap(r, REPLAY_RELEASE);
-    r->c->requests++;
-    r->c->references += q->n_blocks;
-    r->c->misses += q->n_blocks - (uint64_t)run;
+    count(r, q, (uint64_t)run, here);
     stat_note(&r->c->request, (uint64_t)(cli_now() - begin) * 1000, 1);
     return error;
 }

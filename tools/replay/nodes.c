@@ -19,7 +19,7 @@
 #define MEET_NS INT64_C(30000000000)      /* at the start: the others have to be there */
 #define MEET_AGAIN_NS INT64_C(2000000000) /* after a kill: another may be down, too */
 #define HANG_NS INT64_C(180000000000)     /* a request takes no longer: a put waits for room for a third of it */
-#define KILL_DELAY_NS UINT64_C(3000000)   /* between a request's begin and the kill, at most */
+#define KILL_DELAY_NS UINT64_C(1000000)   /* between a request's begin and the kill, at most */
 #define END_NS INT64_C(60000000000)
 
 enum node_state { NODE_DOWN, NODE_STARTING, NODE_IDLE, NODE_BUSY };
@@ -223,7 +223,6 @@ static void kill_one(struct nodes *ns, uint64_t request)
     struct timespec pause = {.tv_nsec = (long)(draw(ns) % KILL_DELAY_NS)};
 
     nanosleep(&pause, NULL);
-    ns->result->cut += ns->node[i].state == NODE_BUSY;
     end_node(ns, i, SIGKILL);
     ns->node[i].back_at = request + 1 + ns->c->kill_every / 4;
     ns->result->kills++;
@@ -276,10 +275,11 @@ static int wait_for_its_time(struct nodes *ns, uint64_t index)
 
 static int one_request(struct nodes *ns, uint64_t index)
 {
-    bool kills = ns->c->kill_every && index && index % ns->c->kill_every == 0;
+    uint64_t every = ns->c->kill_every, after = every ? index % every : 0;
+    bool kills = every && index && after == 0;
     int error = start_due(ns, index);
 
-    if (!error && kills)
+    if (!error && every && (kills || after == every / 2)) /* for half of the time all are there */
         error = wait_out(ns, NODE_STARTING);
     if (!error)
         error = wait_for_its_time(ns, index);
@@ -303,6 +303,9 @@ static int all_requests(struct nodes *ns)
     if (!error)
         error = wait_out(ns, NODE_BUSY);
     ns->result->ns = cli_now() - ns->c->job->shared->begin;
+    ns->result->cut = n;
+    for (unsigned i = 0; i < ns->c->n; i++)
+        ns->result->cut -= ns->c->job->shared->client[i].requests;
     if (!error)
         error = start_due(ns, UINT64_MAX);
     return error ? error : wait_out(ns, NODE_STARTING);

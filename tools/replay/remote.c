@@ -97,7 +97,6 @@ static uint32_t take_reads(struct replay_client *r, const uint64_t *blocks, uint
         else
             r->c->surplus_bytes += (uint64_t)result;
     }
-    r->c->remote_hits += run;
     return run;
 }
 
@@ -111,7 +110,6 @@ static long pin_piece(struct replay_client *r, const uint64_t *blocks, uint32_t 
         return client_failed(r->c, (int)hits, "prefix");
     client_verify(r, blocks, at, at + (uint32_t)hits);
     client_lap(r, REPLAY_VERIFY);
-    r->c->hits += (uint64_t)hits;
     return hits;
 }
 
