@@ -1,6 +1,6 @@
-/* remote.c: a request's run over peers: what is here is pinned, what is not is read into a buffer, in turn until a block
- * is nowhere. The reads of a piece are under way together, the deepest first: their owners count a use of each in this
- * order, as a prefix call touches.
+/* remote.c: a request's run over peers: what is here is pinned, what is not is read into a buffer, in turn until a
+ * block is nowhere. The reads of a piece are under way together, the deepest first: their owners count a use of each in
+ * this order, as a prefix call touches.
  */
 #include "tools/replay/client_internal.h"
 
