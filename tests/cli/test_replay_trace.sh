@@ -8,7 +8,7 @@ if [[ ! -r $trace ]]; then
     echo "SKIP: no recorded trace beside the source tree"
     exit 77
 fi
-head -n 5000 "$trace" >"$scratch/trace"
+head -n 4000 "$trace" >"$scratch/trace"
 load=("$scratch/trace" --block-size 4KiB --capacity-blocks 9140 --json)
 
 run 0 berth replay "${load[@]}"
@@ -17,7 +17,7 @@ good="d['bad_bytes'] == 0 and d['overdue'] == 0 and d['local_hits'] + d['remote_
 run 0 berth replay "${load[@]}" --nodes 2
 json "($good and d['errors'] == {} and d['local_hits'] + d['remote_hits'] >= 0.97 * $one
     and d['lease_requests'] < d['remote_hits'] / 4)"
-run 0 berth replay "${load[@]}" --nodes 3 --clients 3 --kill 600
-json "$good and d['kills'] == 8 and d['remote_hits'] > 0 and d['requests'] + d['requests_cut'] == 5000"
+run 0 berth replay "${load[@]}" --nodes 3 --clients 3 --kill 500
+json "$good and d['kills'] == 7 and d['remote_hits'] > 0 and d['requests'] + d['requests_cut'] == 4000"
 json "d['local_hits'] + d['remote_hits'] < 1.1 * $one"
 finish
