@@ -99,20 +99,31 @@ static int fail(const struct node *n, int error, const char *what)
     return error;
 }
 
+/* 1: a request; 0: there will be no more. */
+static int next_request(const struct node *n, uint64_t *index)
+{
+    ssize_t got;
+
+    while ((got = recv(n->p->control, index, sizeof(*index), 0)) < 0 && errno == EINTR)
+        ;
+    return got == sizeof(*index) ? 1 : got == 0 ? 0 : -EIO;
+}
+
 static int take_requests(struct node *n)
 {
     uint64_t index;
-    ssize_t got;
+    int error;
 
-    while ((got = recv(n->p->control, &index, sizeof(index), 0)) != 0) {
-        int error = got == sizeof(index) ? replay_client_request(n->client, index) : errno == EINTR ? 0 : -EIO;
-
+    while ((error = next_request(n, &index)) > 0) {
+        error = replay_client_request(n->client, index);
         if (error)
-            return fail(n, error, "request");
+            break;
         if (++n->requests >= COUNT_REQUESTS)
             read_counts(n);
         say(n, NODE_DONE);
     }
+    if (error)
+        return fail(n, error, "request");
     read_counts(n);
     return 0;
 }

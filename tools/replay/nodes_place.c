@@ -156,10 +156,12 @@ void nodes_place_url(const struct nodes_place *p, const struct bench_node_config
     char settings[512], dir[96];
     size_t at;
 
+    /* The directory's name as that of the cluster: nodes of another replay that has a port of ours are strangers. */
     bench_node_settings(config, settings, sizeof(settings));
     node_dir(p, i, dir);
-    at = (size_t)snprintf(out, NODES_URL, "embedded:%s&region=%s&log-level=error&name=n%u&listen=tcp://127.0.0.1:%u",
-                          settings, dir, i, p->port[i]);
+    at = (size_t)snprintf(out, NODES_URL,
+                          "embedded:%s&region=%s&cluster=%s&log-level=error&name=n%u&listen=tcp://127.0.0.1:%u",
+                          settings, dir, strrchr(p->dir, '/') + 1, i, p->port[i]);
     for (unsigned k = 0; k < n && at < NODES_URL; k++)
         at +=
             (size_t)snprintf(out + at, NODES_URL - at, "%sn%u=tcp://127.0.0.1:%u", k ? "," : "&peers=", k, p->port[k]);
