@@ -38,6 +38,17 @@ for nodes in 2 3; do
     fi
 done
 
+# Block by block. n1 finds 0 at n0 and nobody has 1, so that 2 and 3, which were read with it, do not count; n0 then
+# finds 1 at n1 between those that it has.
+at=0
+for blocks in '[0]' '[5]' '[2, 3]' '[0, 1, 2, 3]' '[0, 1, 2, 3]'; do
+    echo "{\"timestamp\": $at, \"input_length\": 1024, \"output_length\": 1, \"hash_ids\": $blocks}"
+    at=$((at + 200))
+done >"$scratch/five"
+run 0 berth replay --nodes 2 "$scratch/five" --block-size 4KiB --capacity-blocks 100 --speed 1 --json
+json "(d['local_hits'], d['remote_hits'], d['misses'], d['wire_bytes'], d['surplus_bytes']) == (3, 2, 7, 16384, 8192)"
+json "[(n['local_hits'], n['remote_hits'], n['misses']) for n in d['node']] == [(3, 1, 3), (0, 1, 4)]"
+
 # Nodes that are killed in mid-replay: fewer hits, and nothing else.
 for nodes in 2 3; do
     run 0 berth replay --nodes $nodes --clients $nodes "${load[@]}" --capacity-blocks 1800 --kill 50 --json
