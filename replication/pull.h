@@ -3,8 +3,8 @@
  * A pull of one key: the caller has looked into its own pool. A good lease in the cache: READ at once. Else ASK a home
  * of the key (this node's own table first, where it is a home: ASK with member == self, which the shell answers), LEASE
  * at an owner that it names (a home that is an owner gives the lease with its answer), READ, the clock check after the
- * last completion, verification, SEAL of the local replica, DONE. Asks and leases of one event are batched: one request
- * a home, one an owner.
+ * last completion, verification, SEAL of the local replica, DONE. Asks and leases of one event, or of several in a row
+ * (`more`), are batched: one request a home, one an owner.
  *
  * A transfer's bytes pass through three states. Posted: a READ was handed out, its destination belongs to the
  * transport. Completed: its EV_PULL_READ came; its fate is known, its bytes prove nothing. Consumable: all READs of the
@@ -186,6 +186,8 @@ struct pull_event {
     int status; /* 0 or negative; of answers as a whole */
     uint64_t id;
     uint16_t member;
+    bool more;   /* REQUEST: another event follows at once, always: what is to be asked waits for it, and the keys of
+                    several requests go into one message */
     bool proven; /* UP: a READ's completion says that the owner held the slot until then (TCP), so that lease only is
                     allowed */
     uint64_t incarnation;  /* UP; LEASED, ANSWER: the sender's, 0: as in UP */

@@ -59,6 +59,8 @@ void peers_metrics(const struct peers *p, FILE *f);
 json_t *home_part_report(const struct peers *p);
 /* What peers get from this node: an object; and the name of who has a lease. */
 json_t *peers_remote_report(const struct peers *p, const struct node_status *st);
+/* What this node takes from peers, counted (replication/pull.h): an object; null without peers. */
+json_t *peers_pull_report(const struct peers *p);
 void peers_holder(const struct peers *p, const struct node_lease_info *l, char *out, size_t size);
 
 #endif

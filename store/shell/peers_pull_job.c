@@ -235,7 +235,8 @@ static uint32_t flags_of(const struct node *n, const struct msg_pull *m, struct 
     return (replaceable ? PULL_REPLACEABLE : 0) | (here ? PULL_PRESENT : 0);
 }
 
-static void begin(struct taking *q, struct job *j)
+/* more: another event follows. */
+static void begin(struct taking *q, struct job *j, bool more)
 {
     struct server *s = q->peers->server;
     const struct msg_pull *m = j->message;
@@ -265,7 +266,8 @@ static void begin(struct taking *q, struct job *j)
     struct msg_pull *message = j->message;
     j->message = NULL;
     j->head.flags = m->flags;
-    pull_give(q, &(struct pull_event){.kind = EV_PULL_REQUEST, .request = &request}); /* the job may be gone after it */
+    /* The job may be gone after it. */
+    pull_give(q, &(struct pull_event){.kind = EV_PULL_REQUEST, .request = &request, .more = more});
     free(message);
 }
 
@@ -306,6 +308,7 @@ static struct job *job_due(struct taking *q)
 void jobs_turn(struct taking *q)
 {
     struct job *j;
+    bool more = false;
     if (!q->jobs_due)
         return;
     q->jobs_due = false;
@@ -313,10 +316,14 @@ void jobs_turn(struct taking *q)
         if (j->refused) {
             refuse(q, j);
         } else if (j->message) {
-            begin(q, j);
+            begin(q, j, true); /* those that came together are asked for together */
+            more = true;
         } else {
             j->to_cancel = false;
             pull_give(q, &(struct pull_event){.kind = EV_PULL_CANCEL, .id = j->id});
+            more = false;
         }
     }
+    if (more)
+        pull_give(q, &(struct pull_event){.kind = EV_PULL_TICK});
 }
