@@ -69,7 +69,7 @@ static void sessions(FILE *f, const struct server *s)
     gauge(f, "sessions_attached", "Sessions with a connection.", attached);
 }
 
-static void histogram(FILE *f, const char *name, const char *key, const char *value, const uint64_t *bucket, unsigned n,
+void report_histogram(FILE *f, const char *name, const char *key, const char *value, const uint64_t *bucket, unsigned n,
                       double sum)
 {
     uint64_t count = 0;
@@ -98,7 +98,8 @@ static void phases(FILE *f, const struct node_status *st)
         f);
     for (unsigned i = 0; i < PHASES; i++) {
         const struct node_histogram *h = &st->phase[i];
-        histogram(f, "request_phase_seconds", "phase", node_phase_names[i], h->bucket, 40, (double)h->sum_ns / 1e9);
+        report_histogram(f, "request_phase_seconds", "phase", node_phase_names[i], h->bucket, 40,
+                         (double)h->sum_ns / 1e9);
     }
 }
 
@@ -124,7 +125,7 @@ static void local(FILE *f, const struct server *s)
     fputs("# HELP berth_local_get_seconds Time of one local get in 1,024; the sum is an estimate from the buckets.\n"
           "# TYPE berth_local_get_seconds histogram\n",
           f);
-    histogram(f, "local_get_seconds", "sampled", "1/1024", sums.get_ns, 32, sum);
+    report_histogram(f, "local_get_seconds", "sampled", "1/1024", sums.get_ns, 32, sum);
 }
 
 char *report_metrics(struct server *s)

@@ -468,7 +468,7 @@ static void test_reports(void **unused)
     assert_int_equal(berth_query(b, BERTH_METRICS, NULL, &text), 0);
     assert_non_null(strstr(text, "\nberth_remote_sent_bytes_total{peer=\"\"} 1000\n"));
     assert_non_null(strstr(text, "\nberth_leases 1\n"));
-    assert_non_null(strstr(text, "\nberth_remote_gets_total 0\n"));
+    assert_non_null(strstr(text, "\nberth_remote_gets_total{peer=\"\"} 0\n"));
     free(text);
     assert_int_equal(berth_remove(b, key_of("shown"), NULL), 0);
     remote_close(&reader);
