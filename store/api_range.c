@@ -30,13 +30,22 @@ static long pull_out(struct berth *b, struct client_thread *t, const struct bert
     long rc = -ENOENT;
     bool look = !(flags & BERTH_FRESH);
     for (unsigned i = 0; i < PULL_TRIES; i++) {
-        rc = look ? copy_out(b, t, key, buffer, size, local, deadline) : -ENOENT;
-        rc = rc == -ENOENT ? pull_into(b, key, buffer, size, flags, deadline) : rc;
+        rc = look ? copy_out(b, t, key, buffer, size, local | READ_LOOK, deadline) : -ENOENT;
+        if (rc != -ENOENT) {
+            return rc;
+        }
+        rc = pull_into(b, key, buffer, size, flags, deadline);
+        if (rc >= 0) {
+            read_count_pulled(b, t, (uint64_t)rc);
+            return rc;
+        }
         if (rc != PULL_IS_HERE) {
+            read_count_missed(b, t);
             return rc;
         }
         look = true;
     }
+    read_count_missed(b, t);
     return berth_fail_plain(BERTH_ENOTNOW);
 }
 
@@ -51,6 +60,13 @@ long berth_get_into(struct berth *b, struct berth_key key, void *buffer, size_t 
         return pull_out(b, t, &key, buffer, size, flags, deadline);
     }
     return copy_out(b, t, &key, buffer, size, flags, deadline);
+}
+
+long read_into(struct berth *b, const struct berth_key *key, void *buffer, size_t size, unsigned flags, unsigned count,
+               int64_t deadline)
+{
+    int rc = read_check_get(b, key, buffer ? buffer : size ? NULL : "", flags);
+    return rc ? rc : copy_out(b, thread_self(), key, buffer, size, flags | count, deadline);
 }
 
 /* ---- ranges ---- */
@@ -120,14 +136,20 @@ static int accept(struct berth *b, struct client_thread *t, const struct slot_he
 long berth_get_range(struct berth *b, struct berth_key key, const struct berth_range *ranges, size_t n, unsigned flags,
                      int64_t deadline)
 {
+    return read_range(b, &key, ranges, n, flags, 0, deadline);
+}
+
+long read_range(struct berth *b, const struct berth_key *key, const struct berth_range *ranges, size_t n,
+                unsigned flags, unsigned count, int64_t deadline)
+{
     struct found f;
-    int rc = read_check_get(b, &key, "", flags);
+    int rc = read_check_get(b, key, "", flags);
     rc = rc ? rc : check_ranges(ranges, n);
     if (rc) {
         return rc;
     }
     struct client_thread *t = thread_self();
-    rc = read_pin(b, t, &key, flags & ~(unsigned)BERTH_VERIFY, deadline, &f);
+    rc = read_pin(b, t, key, (flags | count) & ~(unsigned)BERTH_VERIFY, deadline, &f);
     if (rc) {
         return rc;
     }

@@ -108,10 +108,13 @@ static void local(FILE *f, const struct server *s)
     struct lane_sums sums;
     report_lanes(s, &sums);
     const uint64_t *c = sums.counter;
-    counter(f, "local_gets", "Local gets: hits and misses.", c[LANE_HITS] + c[LANE_MISSES]);
-    counter(f, "local_hits", "Local gets that found their key.", c[LANE_HITS]);
-    counter(f, "local_misses", "Local gets that did not.", c[LANE_MISSES]);
-    counter(f, "local_hit_bytes", "Bytes of local hits.", c[LANE_HIT_BYTES]);
+    counter(f, "local_gets", "Gets of this node's clients: hits, pulled and misses.",
+            c[LANE_HITS] + c[LANE_PULLED] + c[LANE_MISSES]);
+    counter(f, "local_hits", "Gets that found their key in this node's pool.", c[LANE_HITS]);
+    counter(f, "local_pulled", "Gets whose key came from a peer.", c[LANE_PULLED]);
+    counter(f, "local_misses", "Gets that got nothing.", c[LANE_MISSES]);
+    counter(f, "local_hit_bytes", "Bytes of hits.", c[LANE_HIT_BYTES]);
+    counter(f, "local_pulled_bytes", "Bytes of gets whose key came from a peer.", c[LANE_PULLED_BYTES]);
     counter(f, "local_exists", "Keys asked for by exists.", c[LANE_EXISTS]);
     counter(f, "local_verify_failed", "Gets whose payload did not match its checksum.", c[LANE_VERIFY_FAILED]);
     counter(f, "local_retries", "Pins taken again because the slot changed.", c[LANE_RETRIES]);

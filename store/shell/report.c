@@ -138,10 +138,12 @@ static json_t *local_json(const struct server *s)
     json_t *o = json_object();
     report_lanes(s, &sums);
     const uint64_t *c = sums.counter;
-    put(o, "gets", c[LANE_HITS] + c[LANE_MISSES]);
+    put(o, "gets", c[LANE_HITS] + c[LANE_PULLED] + c[LANE_MISSES]);
     put(o, "hits", c[LANE_HITS]);
+    put(o, "pulled", c[LANE_PULLED]);
     put(o, "misses", c[LANE_MISSES]);
     put(o, "hit_bytes", c[LANE_HIT_BYTES]);
+    put(o, "pulled_bytes", c[LANE_PULLED_BYTES]);
     put(o, "exists", c[LANE_EXISTS]);
     put(o, "verify_failed", c[LANE_VERIFY_FAILED]);
     put(o, "retries", c[LANE_RETRIES]);
