@@ -12,7 +12,6 @@
 #define MANY_FLAGS (GET_FLAGS | BERTH_SAME_GROUP)
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
-#define TOUCH_MAX 512u /* slots told to the node in one piece */
 
 static int check_flags(unsigned flags, unsigned allowed)
 {
@@ -278,46 +277,6 @@ static int check_many(struct berth *b, const struct berth_key *keys, size_t n, c
     return 0;
 }
 
-/* Deepest first, so that the first of a prefix is the most recent; of a long run the part that would be overwritten in
- * the ring anyway is left out. */
-static void touch_views(struct berth *b, struct client_thread *t, const struct berth_view *v, size_t n)
-{
-    uint32_t slots[TOUCH_MAX], used = 0;
-    touch_flush(b, t);
-    for (size_t i = n < RING_TOUCHES / 2 ? n : RING_TOUCHES / 2; i-- > 0;) {
-        if (v[i].data) {
-            slots[used++] = v[i].slot;
-        }
-        if (used && (used == TOUCH_MAX || i == 0)) {
-            touch_push(b, slots, used);
-            used = 0;
-        }
-    }
-}
-
-/* What pulls brought of a batch. Where a call looks again and again, it may be more than what it ends with. */
-struct brought {
-    size_t n;
-    uint64_t bytes;
-};
-
-static void count_views(struct berth *b, struct client_thread *t, const struct berth_view *v, size_t found, size_t n,
-                        const struct brought *got)
-{
-    uint64_t bytes = 0;
-    for (size_t i = 0; i < n; i++) {
-        bytes += v[i].data ? v[i].size : 0;
-    }
-    size_t pulled = got->n < found ? got->n : found;
-    uint64_t pulled_bytes = got->bytes < bytes ? got->bytes : bytes;
-    stat_add(b, t, LANE_HITS, found - pulled);
-    stat_add(b, t, LANE_HIT_BYTES, bytes - pulled_bytes);
-    if (pulled) {
-        stat_add(b, t, LANE_PULLED, pulled);
-        stat_add(b, t, LANE_PULLED_BYTES, pulled_bytes);
-    }
-}
-
 /* In a replaceable namespace members of one seal have one version; elsewhere equal keys mean equal bytes, whichever
  * seal they came with (PROTOCOLS rule 13). */
 static bool one_group(const struct berth *b, const struct berth_key *keys, const struct berth_view *v, size_t n)
@@ -405,7 +364,7 @@ static int await_run(struct berth *b, const struct berth_key *keys, size_t got, 
 
 /* The run as far as it goes here, then what peers have of the rest, a message at a time. */
 static long peers_prefix(struct berth *b, struct client_thread *t, const struct berth_key *keys, size_t n,
-                         unsigned flags, int64_t deadline, struct berth_view *v, struct brought *brought)
+                         unsigned flags, int64_t deadline, struct berth_view *v, struct read_brought *brought)
 {
     size_t got = 0, pulled = 0; /* keys[0, pulled) have been pulled */
     unsigned tries = 0;
@@ -440,7 +399,7 @@ static long peers_prefix(struct berth *b, struct client_thread *t, const struct 
 }
 
 static long pin_prefix(struct berth *b, struct client_thread *t, const struct berth_key *keys, size_t n, unsigned flags,
-                       int64_t deadline, struct berth_view *v, struct brought *brought)
+                       int64_t deadline, struct berth_view *v, struct read_brought *brought)
 {
     size_t got = 0;
     bool last = !(flags & BERTH_WAIT) || deadline <= BERTH_NOW;
@@ -505,7 +464,7 @@ static size_t await_missing(struct berth *b, struct client_thread *t, const stru
 
 /* How many more there are after a pull of what is missing, a message at a time. */
 static size_t pull_missing(struct berth *b, struct client_thread *t, const struct berth_key *keys, size_t n,
-                           unsigned flags, int64_t deadline, struct berth_view *v, struct brought *brought)
+                           unsigned flags, int64_t deadline, struct berth_view *v, struct read_brought *brought)
 {
     uint32_t index[MSG_PULL_KEYS];
     struct msg_pulled result[MSG_PULL_KEYS];
@@ -538,7 +497,7 @@ static size_t pull_missing(struct berth *b, struct client_thread *t, const struc
 }
 
 static long pin_all(struct berth *b, struct client_thread *t, const struct berth_key *keys, size_t n, unsigned flags,
-                    int64_t deadline, struct berth_view *v, struct brought *brought)
+                    int64_t deadline, struct berth_view *v, struct read_brought *brought)
 {
     size_t got = 0;
     for (size_t i = 0; i < n && (flags & BERTH_FRESH); i++) {
@@ -565,7 +524,7 @@ static long read_many(struct berth *b, const struct berth_key *keys, size_t n, s
         return berth_fail_plain(BERTH_EQUOTA);
     }
     long got = 0;
-    struct brought brought = {0};
+    struct read_brought brought = {0};
     for (unsigned i = 0;; i++) {
         got = run ? pin_prefix(b, t, keys, n, flags, deadline, v, &brought)
                   : pin_all(b, t, keys, n, flags, deadline, v, &brought);
@@ -581,10 +540,10 @@ static long read_many(struct berth *b, const struct berth_key *keys, size_t n, s
         }
     }
     size_t shown = run ? (size_t)got : n;
-    count_views(b, t, v, (size_t)got, shown, &brought);
+    read_count_views(b, t, v, (size_t)got, shown, &brought);
     stat_add(b, t, LANE_MISSES, run ? (size_t)got < n : n - (size_t)got);
     if (!(flags & BERTH_NO_TOUCH)) {
-        touch_views(b, t, v, shown);
+        read_touch_views(b, t, v, shown);
     }
     return got;
 }

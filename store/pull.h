@@ -36,7 +36,8 @@ void pull_record_local(struct berth_record *out);
 int pull_keys(struct berth *b, const struct berth_key *keys, const uint32_t *index, uint32_t n, unsigned flags,
               bool prefix, int64_t deadline, struct msg_pulled *pulled, uint32_t *taken);
 
-/* Until one key is here: 0: it was pulled, BERTH_KEPT: it came otherwise; or why not. With BERTH_WAIT until the deadline, however it comes: by a put here, too. */
+/* Until one key is here: 0: it was pulled, BERTH_KEPT: it came otherwise; or why not. With BERTH_WAIT until the
+ * deadline, however it comes: by a put here, too. */
 int pull_key(struct berth *b, const struct berth_key *key, unsigned flags, int64_t deadline);
 
 /* One key into the caller's memory: its size; PULL_IS_HERE: it is in the pool, copy it; or a negative error, recorded.

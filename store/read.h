@@ -54,6 +54,16 @@ static inline void read_count_missed(struct berth *b, struct client_thread *t)
     stat_add(b, t, LANE_MISSES, 1);
 }
 
+/* What pulls brought of a batch. Where a call looks again and again, it may be more than what it ends with. */
+struct read_brought {
+    size_t n;
+    uint64_t bytes;
+};
+/* Tells the node that v[0 .. n) are used; counts `found` of them, as pulled where they are in *got. */
+void read_touch_views(struct berth *b, struct client_thread *t, const struct berth_view *v, size_t n);
+void read_count_views(struct berth *b, struct client_thread *t, const struct berth_view *v, size_t found, size_t n,
+                      const struct read_brought *got);
+
 /* A set of segments. */
 struct read_segments {
     uint64_t bits[SEGMENTS_MAX / 64];

@@ -96,8 +96,8 @@ static bool wants_end(struct top *t)
     return n > 0 && (memchr(key, 'q', (size_t)n) || memchr(key, 'Q', (size_t)n));
 }
 
-/* One look at keys and output, `left` ns at most, during which signals come: between the look at `ended` and the wait they
- * do not. True: it is to end now. */
+/* One look at keys and output, `left` ns at most, during which signals come: between the look at `ended` and the wait
+ * they do not. True: it is to end now. */
 static bool look(struct top *t, int64_t left, const sigset_t *open)
 {
     struct timespec time = {.tv_sec = left / 1000000000, .tv_nsec = left % 1000000000};
