@@ -1,9 +1,9 @@
 /* cmd_top.c: berth top: what a node does, drawn anew on a terminal, or a view for each interval. */
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdio_ext.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -42,7 +42,7 @@ static int set(void *arg, const char *name, const char *value)
 
 /* ---- the terminal ---- */
 
-static volatile sig_atomic_t ended; /* Ctrl-C or a signal that asks to end */
+static volatile sig_atomic_t ended; /* q, Ctrl-C, a signal that asks to end, nobody who reads */
 static volatile sig_atomic_t raw;   /* the terminal is to be given back */
 static struct termios before;
 
@@ -96,68 +96,108 @@ static bool wants_end(struct top *t)
     return n > 0 && (memchr(key, 'q', (size_t)n) || memchr(key, 'Q', (size_t)n));
 }
 
-/* One look at keys and output, `left` ns at most, during which signals come: between the look at `ended` and the wait
- * they do not. True: it is to end now. */
-static bool look(struct top *t, int64_t left, const sigset_t *open)
-{
-    struct timespec time = {.tv_sec = left / 1000000000, .tv_nsec = left % 1000000000};
-    struct pollfd all[] = {{.fd = t->keys ? STDIN_FILENO : -1, .events = POLLIN}, {.fd = STDOUT_FILENO}};
-    int n = ended ? 0 : ppoll(all, 2, &time, open);
-    if (n > 0 && all[1].revents & (POLLERR | POLLHUP | POLLNVAL))
-        return true; /* who read the views has gone */
-    return ended || (n > 0 && all[0].revents && wants_end(t));
-}
-
-static bool wait_until(struct top *t, int64_t then)
+/* One look at keys and output, until `then` at most, and until the output takes something where `writes`. Signals come
+ * during it, but not between the look at `ended` and the wait. What it sees at the output; it ends by `ended`. */
+static short look(struct top *t, int64_t then, bool writes)
 {
     sigset_t set, open;
-    bool end = false;
+    int64_t left = then - cli_now();
+    left = left > 0 ? left : 0;
+    struct timespec time = {.tv_sec = left / 1000000000, .tv_nsec = left % 1000000000};
+    struct pollfd all[] = {{.fd = t->keys ? STDIN_FILENO : -1, .events = POLLIN},
+                           {.fd = STDOUT_FILENO, .events = writes ? POLLOUT : 0}};
     sigemptyset(&set);
     sigaddset(&set, SIGINT);
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGHUP);
     sigprocmask(SIG_BLOCK, &set, &open);
-    for (int64_t left; !end && (left = then - cli_now()) > 0;)
-        end = look(t, left, &open);
+    int n = ended ? 0 : ppoll(all, 2, &time, &open);
     sigprocmask(SIG_SETMASK, &open, NULL);
-    return end || ended;
+    if (n > 0 && all[0].revents && wants_end(t))
+        ended = 1;
+    return n > 0 ? all[1].revents : 0;
+}
+
+static void wait_until(struct top *t, int64_t then)
+{
+    while (!ended && cli_now() < then) {
+        if (look(t, then, false)) {
+            cli.pipe_closed = true; /* who read the views has gone */
+            ended = 1;
+        }
+    }
+}
+
+/* ---- output ---- */
+
+/* All of it, unless it is to end: who reads may take nothing, and then keys and signals must be seen all the same, which
+ * a write that has begun would not let through. A pipe that has room takes PIPE_BUF bytes at once. 0, or an exit code.
+ */
+static int put(struct top *t, const char *text, size_t n)
+{
+    while (n > 0 && !ended) {
+        if (!look(t, INT64_MAX, true))
+            continue;
+        ssize_t done = write(STDOUT_FILENO, text, n < PIPE_BUF ? n : PIPE_BUF);
+        if (done > 0) {
+            text += done;
+            n -= (size_t)done;
+        } else if (done < 0 && errno == EPIPE) {
+            cli.pipe_closed = true;
+            ended = 1;
+        } else if (done < 0 && errno != EINTR && errno != EAGAIN) {
+            cli_warn("cannot write to standard output: %s", strerror(errno));
+            return CLI_FAILED;
+        }
+    }
+    return CLI_OK;
 }
 
 /* Each line over the old one, cut at the screen's edge. */
-static void draw(const char *text)
+static void draw(FILE *f, const char *text)
 {
     struct winsize w = {0};
     int rows = ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_row > 1 ? w.ws_row - 1 : 60;
     int columns = w.ws_col > 0 ? w.ws_col : 100;
-    fputs("\033[H", stdout);
+    fputs("\033[H", f);
     for (int i = 0; i < rows && *text; i++) {
         int n = (int)strcspn(text, "\n");
-        printf("%.*s\033[K\n", n < columns ? n : columns, text);
+        fprintf(f, "%.*s\033[K\n", n < columns ? n : columns, text);
         text += n + (text[n] == '\n');
     }
-    fputs("\033[J", stdout);
+    fputs("\033[J", f);
 }
 
-static int show(const struct top *t, const json_t *view)
+static void render(FILE *f, const struct top *t, const json_t *view)
+{
+    char *lines = NULL;
+    size_t size = 0;
+    FILE *all = t->screen ? open_memstream(&lines, &size) : NULL;
+    if (cli.json) {
+        json_dumpf(view, f, JSON_ENSURE_ASCII);
+        fputc('\n', f);
+    } else if (all) {
+        top_print(all, view);
+        if (fclose(all) == 0)
+            draw(f, lines);
+        free(lines);
+    } else {
+        top_print(f, view);
+        fputc('\n', f);
+    }
+}
+
+static int show(struct top *t, const json_t *view)
 {
     char *text = NULL;
     size_t size = 0;
-    if (cli.json) {
-        cli_json_print(json_incref((json_t *)view));
-    } else if (!t->screen) {
-        top_print(stdout, view);
-        putchar('\n');
-    } else {
-        FILE *f = open_memstream(&text, &size);
-        if (!f)
-            return cli_fail(-ENOMEM, NULL, strerror(ENOMEM));
-        top_print(f, view);
-        if (fclose(f) == 0)
-            draw(text);
-        free(text);
-    }
-    fflush(stdout);
-    return CLI_OK;
+    FILE *f = open_memstream(&text, &size);
+    if (!f)
+        return cli_fail(-ENOMEM, NULL, strerror(ENOMEM));
+    render(f, t, view);
+    int rc = fclose(f) == 0 ? put(t, text, size) : cli_fail(-ENOMEM, NULL, strerror(ENOMEM));
+    free(text);
+    return rc;
 }
 
 /* ---- views ---- */
@@ -171,7 +211,8 @@ static int watch(struct berth *b, struct top *t)
         due += t->interval;
         if (due < read_at) /* the node was slow: no views are made up for */
             due = read_at + t->interval;
-        if (wait_until(t, due) || (rc = cli_report_of(b, BERTH_STATUS, NULL, &is)))
+        wait_until(t, due);
+        if (ended || (rc = cli_report_of(b, BERTH_STATUS, NULL, &is)))
             break;
         int64_t now = cli_now();
         json_t *view = top_view(was, is, now - read_at);
@@ -180,8 +221,6 @@ static int watch(struct berth *b, struct top *t)
         json_decref(was);
         was = is;
         read_at = now;
-        if (ferror(stdout))
-            break; /* finish() says why */
     }
     json_decref(was);
     return ended ? CLI_OK : rc;
@@ -205,14 +244,9 @@ int cmd_top(int argc, char **argv)
     t.keys = t.screen && isatty(STDIN_FILENO);
     catch_signals();
     take_keys(&t);
-    if (t.screen)
-        fputs("\033[2J", stdout);
-    rc = watch(b, &t);
+    rc = t.screen ? put(&t, "\033[2J", 4) : CLI_OK;
+    rc = rc ? rc : watch(b, &t);
     give_back();
-    if (ended && ferror(stdout)) { /* it was being written when the signal came, to somebody who took nothing */
-        __fpurge(stdout);
-        clearerr(stdout);
-    }
     berth_close(b);
     return rc;
 }

@@ -262,6 +262,13 @@ static void test_quota(void **unused)
     remote_release(&reader, l.id, 1);
     leases_ok(&reader, "b", &n);
     expect_at_least("remote.leases_refused", 1);
+    char *text = NULL;
+    assert_int_equal(remote_lease(&reader, "none", 0, &n), -ENOENT);
+    assert_int_equal(berth_query(b, BERTH_METRICS, NULL, &text), 0);
+    assert_non_null(strstr(text, "\nberth_remote_leases_total{peer=\"\"} 3\n"));
+    assert_non_null(strstr(text, "\nberth_remote_lease_refusals_total{peer=\"\"} 1\n"));
+    free(text);
+    expect_number("counters.leases_given", 3);
     remote_close(&other);
     remote_close(&reader);
     end();
