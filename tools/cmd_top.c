@@ -130,9 +130,9 @@ static void wait_until(struct top *t, int64_t then)
 
 /* ---- output ---- */
 
-/* All of it, unless it is to end: who reads may take nothing, and then keys and signals must be seen all the same, which
- * a write that has begun would not let through. A pipe that has room takes PIPE_BUF bytes at once. 0, or an exit code.
- */
+/* All of it, unless it is to end: who reads may take nothing, and then keys and signals must be seen all the same,
+ * which a write that has begun would not let through. A pipe that has room takes PIPE_BUF bytes at once. 0, or an exit
+ * code. */
 static int put(struct top *t, const char *text, size_t n)
 {
     while (n > 0 && !ended) {
