@@ -57,7 +57,9 @@ void seek_phase(struct puller *p, struct seek *s, enum pull_phase next)
 
 void source_fault(struct puller *p, uint16_t member, enum pull_fault fault)
 {
-    p->members[member].sums.fault[fault]++;
+    if (member < p->config.n_members) {
+        p->members[member].sums.fault[fault]++;
+    }
 }
 
 void fetch_fault_at(struct puller *p, struct fetch *f, enum pull_fault fault)

@@ -168,23 +168,36 @@ static void draw(FILE *f, const char *text)
     fputs("\033[J", f);
 }
 
+/* Names in a report are another program's: nothing of them is for a terminal to act on. */
+static void make_plain(char *text, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (text[i] != '\n' && (text[i] < ' ' || text[i] > '~'))
+            text[i] = '?';
+    }
+}
+
 static void render(FILE *f, const struct top *t, const json_t *view)
 {
     char *lines = NULL;
     size_t size = 0;
-    FILE *all = t->screen ? open_memstream(&lines, &size) : NULL;
     if (cli.json) {
         json_dumpf(view, f, JSON_ENSURE_ASCII);
         fputc('\n', f);
-    } else if (all) {
-        top_print(all, view);
-        if (fclose(all) == 0)
-            draw(f, lines);
-        free(lines);
-    } else {
-        top_print(f, view);
-        fputc('\n', f);
+        return;
     }
+    FILE *all = open_memstream(&lines, &size);
+    if (!all)
+        return;
+    top_print(all, view);
+    if (fclose(all) == 0) {
+        make_plain(lines, size);
+        if (t->screen)
+            draw(f, lines);
+        else
+            fprintf(f, "%s\n", lines);
+    }
+    free(lines);
 }
 
 static int show(struct top *t, const json_t *view)

@@ -10,7 +10,7 @@
  * back. */
 json_t *top_view(const json_t *was, const json_t *is, int64_t ns);
 
-/* The view in lines for people, without anything that a terminal would act on. */
+/* The view in lines for people. Names in it are printed as they are. */
 void top_print(FILE *f, const json_t *view);
 
 #endif
