@@ -275,7 +275,7 @@ void fetch_phases_end(struct puller *p, struct fetch *f); /* into the histograms
 void fetch_fault_at(struct puller *p, struct fetch *f, enum pull_fault fault); /* of the source that it has */
 void source_fault(struct puller *p, uint16_t member, enum pull_fault fault);
 void seek_phase(struct puller *p, struct seek *s, enum pull_phase next); /* of all fetches that share it */
-enum pull_cause cause_of(const struct puller *p, const struct fetch *f, int status);
+enum pull_cause cause_of(const struct fetch *f, int status);
 
 /* ---- pull_seek.c ---- */
 void seek_join(struct puller *p, struct fetch *f);

@@ -67,7 +67,7 @@ void fetch_fault_at(struct puller *p, struct fetch *f, enum pull_fault fault)
     source_fault(p, f->record.member, fault);
 }
 
-enum pull_cause cause_of(const struct puller *p, const struct fetch *f, int status)
+enum pull_cause cause_of(const struct fetch *f, int status)
 {
     switch (status) {
     case -ENOENT:
@@ -75,7 +75,7 @@ enum pull_cause cause_of(const struct puller *p, const struct fetch *f, int stat
     case BERTH_EUNSURE:
         return f && f->lost ? CAUSE_LOST : CAUSE_UNSURE;
     case BERTH_ENOTNOW:
-        return f && f->stale > p->config.stale_max ? CAUSE_STALE : CAUSE_REFUSED;
+        return f && f->stale > PULL_STALE_MAX ? CAUSE_STALE : CAUSE_REFUSED;
     case BERTH_ECORRUPT:
         return CAUSE_CORRUPT;
     case BERTH_ELINEAGE:

@@ -42,7 +42,7 @@ void item_done(struct puller *p, struct item *i, const struct fetch *f, int stat
         return;
     }
     if (status < 0) {
-        p->cause[cause_of(p, f ? f : i->fetch, status)]++;
+        p->cause[cause_of(f ? f : i->fetch, status)]++;
     }
     i->done = true;
     i->fetch = NULL;

@@ -111,17 +111,7 @@ void duo_put(struct duo *d, unsigned node, const char *key, size_t size)
 
 double duo_metric(struct duo *d, unsigned node, const char *line)
 {
-    char *text = NULL, start[160];
-    assert_int_equal(berth_query(d->b[node], BERTH_METRICS, NULL, &text), 0);
-    snprintf(start, sizeof start, "\n%s ", line);
-    const char *at = strstr(text, start);
-    if (!at) {
-        fail_msg("no metric '%s'", line);
-        return 0;
-    }
-    double v = strtod(at + strlen(start), NULL);
-    free(text);
-    return v;
+    return daemon_metric(d->b[node], line);
 }
 
 char *duo_cli_status(struct duo *d, unsigned node)
