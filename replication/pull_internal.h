@@ -160,7 +160,10 @@ struct fetch {
     uint32_t n_parts, n_sums;
     struct pull_result record;
     enum pull_phase phase;
-    int64_t since;
+    int64_t since;        /* it is in this phase, CLOCK_MONOTONIC ns */
+    int64_t began, ended; /* of its READs, as the transport said: the first, the last; 0: not known */
+    uint32_t visited;     /* phases that it was in: bits */
+    bool source_lost;     /* a source of it was lost */
 };
 
 struct read {
@@ -205,6 +208,7 @@ struct member {
     uint64_t incarnation;
     uint64_t flying;
     const char *transport;
+    struct pull_source sums; /* in_flight, transport: not kept here */
     uint32_t n_rpcs;
     bool up, proven;
 };
@@ -240,6 +244,7 @@ struct puller {
     struct pull_key keys[PULL_KEYS_MAX];
     struct lease_release releases[RELEASES_MAX];
     uint64_t counter[PULL_COUNTERS];
+    uint64_t cause[PULL_CAUSES];
     struct pull_histogram phase[PULL_PHASES];
     bool stopping;
 };
@@ -272,6 +277,14 @@ void item_done(struct puller *p, struct item *i, const struct fetch *f, int stat
 void item_located(struct puller *p, struct item *i);
 void requests_turn(
     struct puller *p); /* PREFIX: what became of the runs; from the end of an event, where no loop runs */
+
+/* ---- pull_record.c ---- */
+void fetch_phase(struct puller *p, struct fetch *f, enum pull_phase next);
+void fetch_phases_end(struct puller *p, struct fetch *f); /* into the histograms; the next round begins at 0 */
+void fetch_fault_at(struct puller *p, struct fetch *f, enum pull_fault fault); /* of the source that it has */
+void source_fault(struct puller *p, uint16_t member, enum pull_fault fault);
+void seek_phase(struct puller *p, struct seek *s, enum pull_phase next); /* of all fetches that share it */
+enum pull_cause cause_of(const struct fetch *f, int status);
 
 /* ---- pull_seek.c ---- */
 void seek_join(struct puller *p, struct fetch *f);
@@ -314,7 +327,6 @@ void fetch_watched(struct puller *p, const struct pull_event *ev);
 void fetch_stop(struct puller *p, struct fetch *f, enum fetch_after after, int status);
 void fetch_stale(struct puller *p, struct fetch *f);
 void fetch_fault(struct puller *p, struct fetch *f, int worst);
-void fetch_phase(struct puller *p, struct fetch *f, enum pull_phase next);
 void fetch_free(struct puller *p, struct fetch *f);
 void fetch_timer(struct puller *p, struct fetch *f);
 void fetch_reserved(struct puller *p, const struct pull_event *ev);

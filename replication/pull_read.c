@@ -208,8 +208,10 @@ static void post(struct puller *p, struct fetch *f, struct read *r, uint64_t len
     out_add(p, &r->post, CMD_PULL_READ);
     p->counter[PULL_READS]++;
     p->counter[PULL_READ_BYTES] += length;
+    m->sums.reads++;
     if (f->phase == PULL_QUEUE) {
         fetch_phase(p, f, PULL_TRANSFER);
+        f->began = f->ended = 0;
     }
 }
 
@@ -315,6 +317,30 @@ static struct read *read_find(struct puller *p, uint64_t id)
     return NULL;
 }
 
+static uint64_t at_most(uint64_t n, uint64_t most)
+{
+    return n < most ? n : most;
+}
+
+/* A CPU can't have copied what did not come. */
+static void account_bytes(struct puller *p, const struct read *r, const struct pull_event *ev)
+{
+    struct fetch *f = r->fetch;
+    struct pull_source *from = &p->members[r->member].sums;
+    uint64_t moved = ev->status == 0 ? r->length : at_most(ev->received, r->length);
+    uint64_t copied = at_most(ev->copied, moved);
+    f->record.moved += moved;
+    f->record.copied += copied;
+    from->bytes += moved;
+    from->copied += copied;
+    p->counter[PULL_MOVED_BYTES] += moved;
+    p->counter[PULL_COPIED_BYTES] += copied;
+    if (ev->began && (f->began == 0 || ev->began < f->began)) {
+        f->began = ev->began;
+    }
+    f->ended = ev->ended > f->ended ? ev->ended : f->ended;
+}
+
 static void account(struct puller *p, const struct read *r, const struct pull_event *ev)
 {
     struct fetch *f = r->fetch;
@@ -322,8 +348,7 @@ static void account(struct puller *p, const struct read *r, const struct pull_ev
     f->n_reads--;
     p->members[r->member].flying -= r->length;
     p->flying -= r->length;
-    f->record.copied += ev->copied < r->length ? ev->copied : r->length;
-    f->record.moved += ev->status == 0 ? r->length : 0;
+    account_bytes(p, r, ev);
     if (ev->sums && f->reads_made == 1 && r->offset == 0 && r->length == f->record.size) {
         f->has_piece_sum = true;
         f->piece_sum = ev->sums[0];

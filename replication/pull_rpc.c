@@ -120,6 +120,7 @@ static void send_batch(struct puller *p, struct list *head, enum pull_command_ki
         s->rpc_entry = i;
         r->entry[i] = (struct rpc_entry){.key = key_keep(s->key), .seek = s};
         count_request(s);
+        seek_phase(p, s, kind == CMD_PULL_ASK ? PULL_HOME : PULL_ADMIT);
     }
     if (r) {
         p->counter[kind == CMD_PULL_ASK ? PULL_ASKS : PULL_LEASES]++;
@@ -194,6 +195,8 @@ static struct reader_lease *keep_grant(struct puller *p, struct rpc *r, uint32_t
     struct reader_lease *l = leases_add(p->leases, r->member, p->members[r->member].incarnation,
                                         pull_key_ref(r->entry[i].key), &g->terms, start, p->mono);
     p->counter[PULL_BAD_ANSWERS] += !l;
+    p->counter[PULL_GRANTS] += l != NULL;
+    p->members[r->member].sums.leases += l != NULL;
     return l;
 }
 

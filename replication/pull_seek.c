@@ -82,6 +82,9 @@ void seek_join(struct puller *p, struct fetch *f)
     }
     f->seek = s;
     list_push(&s->fetches, &f->in_seek);
+    if (s->rpc) {
+        fetch_phase(p, f, s->rpc->kind == CMD_PULL_ASK ? PULL_HOME : PULL_ADMIT);
+    }
     if (!found) {
         seek_step(p, s);
     } else if (!f->hold) {
@@ -108,11 +111,13 @@ void seek_leave(struct puller *p, struct fetch *f)
 static void conclude(struct puller *p, struct seek *s, struct reader_lease *l, int status)
 {
     struct list fetches;
+    bool lost = s->source_lost;
     list_init(&fetches);
     while (!list_empty(&s->fetches)) {
         struct fetch *f = CONTAINER(s->fetches.next, struct fetch, in_seek);
         list_remove(&f->in_seek);
         f->seek = NULL;
+        f->lost = f->lost || (lost && !l);
         list_push(&fetches, &f->in_seek);
     }
     seek_free(p, s);
@@ -187,6 +192,7 @@ static bool ask_location(struct puller *p, struct seek *s)
         return true;
     }
     s->held = true;
+    seek_phase(p, s, PULL_PAUSE);
     for (struct list *n = s->fetches.next; n != &s->fetches; n = n->next) {
         fetch_named(p, CONTAINER(n, struct fetch, in_seek));
     }
@@ -318,6 +324,7 @@ void seek_answer(struct puller *p, struct seek *s, uint16_t member, const struct
     s->rpc = NULL;
     if (a->says == HOME_SKIPPED) {
         s->parked = true;
+        seek_phase(p, s, PULL_PAUSE);
         if (!all_held(s)) {
             seek_go_on(p, s);
         }
@@ -348,6 +355,7 @@ void seek_granted(struct puller *p, struct seek *s, const struct pull_grant *g, 
         s->busy = true;
     } else if (g->status != -ENOENT) {
         s->refused = true;
+        source_fault(p, s->member, FAULT_REFUSED);
     }
     p->counter[PULL_NEXT_SOURCE]++;
     seek_step(p, s);
@@ -360,6 +368,7 @@ void seek_lost(struct puller *p, struct seek *s, enum pull_command_kind kind)
         s->home_lost = true;
     } else {
         s->source_lost = true;
+        source_fault(p, s->member, FAULT_LOST);
         p->counter[PULL_NEXT_SOURCE]++;
     }
     seek_step(p, s);

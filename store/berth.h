@@ -444,8 +444,47 @@ enum berth_opcode {
     BERTH_OP_PURGE = 33
 };
 
+/* Where the time of a pull went, one phase after the other: together they are TOTAL, unless it shared the transfer of
+ * another, whose phases it then shows. */
+enum berth_phase {
+    BERTH_PHASE_PREPARE = 0,  /* submitted -> taken up by the node */
+    BERTH_PHASE_HOME = 1,     /* a home's answer was awaited */
+    BERTH_PHASE_ADMIT = 2,    /* an owner's lease was awaited */
+    BERTH_PHASE_WAIT = 3,     /* for a key that was not there yet */
+    BERTH_PHASE_REGISTER = 4, /* room in the pool was awaited */
+    BERTH_PHASE_QUEUE = 5,    /* for a window of bytes in flight */
+    BERTH_PHASE_TRANSFER = 6, /* until the last bytes had come */
+    BERTH_PHASE_COMPLETE = 7, /* until the node saw that; after a transfer in vain until it could begin again */
+    BERTH_PHASE_VERIFY = 8,
+    BERTH_PHASE_PUBLISH = 9, /* the copy became this node's own */
+    BERTH_PHASE_TOTAL = 10,  /* submitted -> answered by the node */
+    BERTH_PHASES = 11
+};
+
+#define BERTH_RECORD_VERIFIED 1u /* its checksum was compared on its way */
+#define BERTH_RECORD_SHARED 2u   /* it waited for the transfer of another operation: bytes and copied are that one's */
+#define BERTH_RECORD_LOCAL 4u    /* it was in this node's pool, or had come there meanwhile */
+
+/* What moved an operation's bytes. */
+struct berth_record {
+    char source[64];     /* name of the node that they came from; empty: none */
+    char transport[16];  /* over what: "tcp"; empty: nothing came */
+    uint64_t bytes;      /* of payload that came over the transport, in vain too */
+    uint64_t copied;     /* of these, copied into their destination by a CPU of this host: over tcp all, by the
+                                       kernel out of its socket buffers */
+    uint64_t copied_out; /* bytes that the caller's own thread then copied out of the pool: GET_INTO and
+                                       GET_RANGE without an embedded node */
+    uint64_t lease;      /* the owner's number of the lease; 0: none */
+    int64_t phase_ns[BERTH_PHASES]; /* enum berth_phase; all 0 where nothing was asked */
+    uint32_t flags;                 /* BERTH_RECORD_VERIFIED, _SHARED, _LOCAL */
+    uint32_t member;                /* place of the source in the list of members; 65,535: none */
+    uint32_t requests;              /* requests to other nodes that it took part in */
+    uint32_t stale;                 /* times that it was read again, its lease or slot being over */
+    uint64_t reserved[4];
+};
+
 /* One operation: the caller's storage, unchanged and in place from submit until it is reaped, and so are key, data,
- * put, draft, view, stat, label and ranges. One that waits (BERTH_WAIT, BERTH_JOIN) holds no other up. */
+ * put, draft, view, stat, label, ranges and record. One that waits (BERTH_WAIT, BERTH_JOIN) holds no other up. */
 struct berth_op {
     uint16_t opcode;
     uint16_t reserved0;
@@ -466,7 +505,10 @@ struct berth_op {
     long result;   /* set before it is reaped: as the synchronous call returns */
     uint64_t user; /* the caller's */
     const struct berth_range *ranges;
-    uint64_t reserved[7]; /* the library's while submitted */
+    /* NULL, or where GET, GET_INTO, GET_RANGE and PULL say what moved the bytes, of a PULL of n keys n of them. Set
+     * when it completes with 0 or more, and after a pull that failed as far as the node said why; else not written. */
+    struct berth_record *record;
+    uint64_t reserved[6]; /* the library's while submitted */
 };
 
 /* A queue for up to depth operations in flight (1 to 4,096). Errors: -EINVAL, -ENOMEM, -EMFILE. */

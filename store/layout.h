@@ -146,7 +146,7 @@ _Static_assert(sizeof(struct lookup_super) == 512, "lookup super");
 #define STAT_LANES 64u
 
 enum lane_counter {
-    LANE_HITS, /* gets that found their key, prefix and batch members included */
+    LANE_HITS, /* gets that found their key here, prefix and batch members included */
     LANE_MISSES,
     LANE_HIT_BYTES,
     LANE_EXISTS,        /* keys asked for by exists: neither hit nor miss */
@@ -158,6 +158,8 @@ enum lane_counter {
     LANE_COPY_NS, /* time in those copies */
     LANE_SAMPLES, /* gets timed, one in 1,024 */
     LANE_KEPT,    /* puts and creates whose key was there already: the node never heard of them */
+    LANE_PULLED,  /* gets whose key was not here and came from a peer: neither hit nor miss */
+    LANE_PULLED_BYTES,
     LANE_COUNTERS = 16
 };
 

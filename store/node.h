@@ -279,6 +279,8 @@ struct node_status {
     uint32_t waiting; /* requests that wait for room */
 };
 void node_status(const struct node *n, struct node_status *out);
+/* The counter NODE_LEASE_USES alone. */
+uint64_t node_lease_uses(const struct node *n);
 
 /* Key, size and owner of a slot for reports; false if it is not READY or RETIRED. The key is copied out. */
 struct node_slot_info {

@@ -86,3 +86,8 @@ void node_status(const struct node *n, struct node_status *out)
     out->low_bytes = n->c.low_bytes;
     out->waiting = n->n_waiters;
 }
+
+uint64_t node_lease_uses(const struct node *n)
+{
+    return n->counters[NODE_LEASE_USES];
+}

@@ -57,10 +57,11 @@ void peers_metrics(const struct peers *p, FILE *f);
 /* Of the home's table and of what this node published: {entries, bytes, locations, missing, .. told, published, queued,
  * ..}; null without peers. */
 json_t *home_part_report(const struct peers *p);
+/* What this node takes from peers: counters, causes of failures, phases, and each peer as a source; null without
+ * peers. */
+json_t *pull_part_report(const struct peers *p);
 /* What peers get from this node: an object; and the name of who has a lease. */
 json_t *peers_remote_report(const struct peers *p, const struct node_status *st);
-/* What this node takes from peers, counted (replication/pull.h): an object; null without peers. */
-json_t *peers_pull_report(const struct peers *p);
 void peers_holder(const struct peers *p, const struct node_lease_info *l, char *out, size_t size);
 
 #endif

@@ -236,6 +236,8 @@ int serve_part_grant(struct peers *p, struct link *from, const struct key_ref *k
 void serve_part_lease_of(const struct lease_grant *g, struct wire_lease *out);
 void serve_part_metrics(const struct peers *p, FILE *f);
 
+void pull_part_metrics(const struct peers *p, FILE *f);
+
 int pull_part_open(struct peers *p, char *why, size_t why_size);
 void pull_part_close(struct peers *p);
 int64_t pull_part_timer(const struct peers *p);

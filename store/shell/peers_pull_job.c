@@ -13,6 +13,7 @@
 #include "store/shell/session.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -23,6 +24,9 @@
 _Static_assert((int)MSG_PULL_VERIFY == (int)PULL_VERIFY && (int)MSG_PULL_WAIT == (int)PULL_WAIT &&
                    (int)MSG_PULL_FRESH == (int)PULL_FRESH && (int)MSG_PULL_PREFIX == (int)PULL_PREFIX,
                "flags are passed on");
+_Static_assert((int)MSG_PULL_PHASES == (int)PULL_PHASES && (int)BERTH_PHASES == (int)PULL_PHASES &&
+                   (int)BERTH_PHASE_TRANSFER == (int)PULL_TRANSFER && (int)BERTH_PHASE_TOTAL == (int)PULL_TOTAL,
+               "phases are passed on in their order");
 _Static_assert((int)MSG_PULL_REPLICA == (int)PULL_REPLICA && (int)MSG_PULL_BUFFER == (int)PULL_BUFFER, "kinds, too");
 _Static_assert(MSG_PULL_RANGES == PULL_RANGES_MAX, "and bounds");
 _Static_assert(MSG_PULL_KEYS <= PULL_KEYS_MAX, "a message is one request");
@@ -73,9 +77,10 @@ void jobs_close(struct taking *q)
 
 /* ---- answers ---- */
 
-static struct msg_reply *reply_new(struct server *s, const struct msg_head *request, uint32_t count)
+/* flags: of the request. */
+static struct msg_reply *reply_new(struct server *s, const struct msg_head *request, uint32_t flags, uint32_t count)
 {
-    size_t bytes = sizeof(struct msg_reply) + count * sizeof(struct msg_pulled);
+    size_t bytes = sizeof(struct msg_reply) + count * msg_pulled_bytes(flags);
     struct msg_reply *r = pull_memory(bytes);
     r->head = (struct msg_head){.bytes = (uint32_t)bytes, .op = request->op, .id = request->id};
     r->head.stamp = (uint64_t)server_clock(s);
@@ -96,6 +101,18 @@ static void show(const struct pull_result *from, struct msg_pulled *to)
                            (from->status == BERTH_KEPT ? MSG_PULLED_LOCAL : 0));
 }
 
+static void show_record(const struct taking *q, const struct pull_result *from, struct msg_pull_record *to)
+{
+    bool came = from->member < q->peers->n_members;
+    *to = (struct msg_pull_record){.lease = from->lease, .requests = from->requests, .stale = from->stale};
+    if (came)
+        snprintf(to->source, sizeof to->source, "%s", q->peers->members[from->member].name);
+    if (came && from->transport)
+        snprintf(to->transport, sizeof to->transport, "%s", from->transport);
+    for (unsigned i = 0; i < MSG_PULL_PHASES; i++)
+        to->phase_ns[i] = from->phase_ns[i];
+}
+
 void job_done(struct taking *q, const struct pull_command *c)
 {
     struct server *s = q->peers->server;
@@ -109,11 +126,14 @@ void job_done(struct taking *q, const struct pull_command *c)
         return;
     struct session *to = j->orphan ? NULL : sessions_find(s, j->session);
     if (to) {
-        struct msg_reply *r = reply_new(s, &j->head, c->n);
+        struct msg_reply *r = reply_new(s, &j->head, j->head.flags, c->n);
         struct msg_pulled *pulled = (struct msg_pulled *)(r + 1);
+        struct msg_pull_record *record = (struct msg_pull_record *)(pulled + c->n);
         bool prefix = j->head.flags & PULL_PREFIX; /* begin() keeps the request's flags there */
         for (uint32_t i = 0; i < c->n; i++) {
             show(&c->results[i], &pulled[i]);
+            if (j->head.flags & MSG_PULL_RECORD)
+                show_record(q, &c->results[i], &record[i]);
             r->status += !prefix && c->results[i].status >= 0;
         }
         r->status += prefix ? (int32_t)c->run : 0;
@@ -128,7 +148,7 @@ void job_done(struct taking *q, const struct pull_command *c)
 /* Nothing is known of any key. */
 static void answer_absent(struct session *to, const struct msg_pull *m)
 {
-    struct msg_reply *r = reply_new(to->server, &m->head, m->count);
+    struct msg_reply *r = reply_new(to->server, &m->head, m->flags, m->count);
     struct msg_pulled *pulled = (struct msg_pulled *)(r + 1);
     for (uint32_t i = 0; i < m->count; i++)
         pulled[i] = (struct msg_pulled){.status = -ENOENT, .member = UINT16_MAX};
@@ -258,7 +278,7 @@ static void begin(struct taking *q, struct job *j, bool more)
                                    .keys = keys,
                                    .n_keys = m->count,
                                    .destination = m->kind == MSG_PULL_REPLICA ? PULL_REPLICA : PULL_BUFFER,
-                                   .flags = m->flags,
+                                   .flags = m->flags & ~(uint32_t)MSG_PULL_RECORD,
                                    .sample = s->settings.verify,
                                    .lineage = m->lineage,
                                    .deadline = m->head.deadline,

@@ -67,9 +67,17 @@ static void drop_read(struct told *t)
     free(r);
 }
 
-static void tell_read(struct read_op *r, int status, uint64_t copied)
+/* Over tcp every byte that has come was copied from a socket's buffers into its destination by the kernel, on a CPU of
+ * this node. */
+static void tell_read(struct read_op *r, int status)
 {
-    r->told.ev = (struct pull_event){.kind = EV_PULL_READ, .id = r->id, .status = status, .copied = copied};
+    r->told.ev = (struct pull_event){.kind = EV_PULL_READ,
+                                     .id = r->id,
+                                     .status = status,
+                                     .received = r->t.received,
+                                     .copied = r->t.received,
+                                     .began = r->t.asked_ns,
+                                     .ended = r->t.completed_ns};
     if (status == 0 && r->hash && r->hashed == r->t.bytes) {
         r->sum = XXH3_64bits_digest(r->hash);
         r->told.ev.sums = &r->sum;
@@ -91,7 +99,7 @@ static void complete(struct transfer *t)
 {
     struct read_op *r = t->owner;
     pull_table_remove(&r->part->reads, &r->by_id);
-    tell_read(r, t->status, t->received); /* over tcp the kernel copies on a CPU of this node */
+    tell_read(r, t->status);
 }
 
 void pull_read(struct taking *q, const struct pull_command *c)
@@ -122,7 +130,7 @@ void pull_read(struct taking *q, const struct pull_command *c)
                                                  : p->transport->read(p->context, l->connection, &r->t);
     if (e < 0) {
         pull_table_remove(&q->reads, &r->by_id);
-        tell_read(r, e, 0);
+        tell_read(r, e);
     }
     p->again = true;
 }

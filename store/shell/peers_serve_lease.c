@@ -183,9 +183,20 @@ static void renewed(struct serve_part *s, struct promise *q, const struct lease_
     promise_end(s, q);
 }
 
+static void count_leases(struct serve_part *s, const struct lease_answer *a)
+{
+    struct serve_sums *sums = serve_sums_of(s, a->peer);
+    for (uint32_t i = 0; a->status == 0 && i < a->n; i++) {
+        sums->leases += a->grant[i].status == 0;
+        sums->lease_refusals += a->grant[i].status != 0 && a->grant[i].status != -ENOENT;
+    }
+}
+
 void promise_answered(struct serve_part *s, const struct node_command *c)
 {
     uint32_t part;
+    if (c->kind == CMD_LEASED)
+        count_leases(s, c->lease);
     struct promise *q = promise_find(s, c->lease->request, &part);
     if (!q) {
         if (c->kind == CMD_LEASED)

@@ -96,7 +96,7 @@ static void shortest_way_to_a_buffer(void **state)
     assert_int_equal(r->copied, 1000);
     assert_int_equal(r->version.counter, 5);
     assert_true(r->verified);
-    assert_int_equal(r->phase_ns[PULL_ADMIT], 2 * MS);
+    assert_int_equal(r->phase_ns[PULL_HOME], 2 * MS);
     assert_int_equal(r->phase_ns[PULL_TRANSFER], 3 * MS);
     assert_int_equal(r->phase_ns[PULL_TOTAL], 5 * MS);
     expect_nothing();
