@@ -117,7 +117,7 @@ static void conclude(struct puller *p, struct seek *s, struct reader_lease *l, i
         struct fetch *f = CONTAINER(s->fetches.next, struct fetch, in_seek);
         list_remove(&f->in_seek);
         f->seek = NULL;
-        f->lost = f->lost || (lost && !l);
+        f->source_lost = f->source_lost || (lost && !l);
         list_push(&fetches, &f->in_seek);
     }
     seek_free(p, s);
