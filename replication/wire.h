@@ -75,7 +75,6 @@ enum wire_op {
 enum wire_flags {
     WIRE_CLIENT = 1,   /* HELLO: no member, only reads; has no address */
     WIRE_WAIT = 1,     /* LEASE: wait until a key that is being written is sealed, within time_left */
-    WIRE_FRESH = 2,    /* LEASE: rule 27's FRESH */
     WIRE_PREFIX = 4,   /* LEASE, ASK: the longest run from the first key; the answer has the run's items only, that of
                           ASK the first one behind the run too */
     WIRE_WANT = 1,     /* ASK: lease at once what the home owns itself */

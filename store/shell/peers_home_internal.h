@@ -3,6 +3,7 @@
  *   peers_home.c          the part: opening, members that come and go, time
  *   peers_home_publish.c  what this node tells its homes, and what others tell it
  *   peers_home_ask.c      questions to the table, from other nodes and from this node's puller
+ *   peers_home_confirm.c  what this node still has after it was away for long
  *   peers_home_report.c   what is said of it
  *
  * The table has at most 2 * homes * (objects that this node can have) keys: members of like size hold as many objects
@@ -28,18 +29,22 @@
 #define HOME_COMMANDS 64u                  /* of the publication, carried out in a turn */
 #define HOME_GRANTS 32u                    /* answers that wait for leases; above it they go without */
 #define HOME_LOG_NS INT64_C(1000000000)    /* a line about dropped copies at most so often */
+#define HOME_TOUCH_SHARE 16                /* the index is told every T / 16 that others are there */
+#define HOME_RENEW_LOOKS 4096u             /* objects that one step of a renewal looks at .. */
+#define HOME_RENEW_QUEUE (HOME_QUEUE / 4)  /* .. while no more than this waits */
 
 struct home_sums {
     uint64_t asked; /* keys that other nodes asked for, and .. */
     uint64_t found; /* .. those of them that were FOUND */
     uint64_t absent;
     uint64_t learning;
-    uint64_t leased;     /* answers that brought a lease */
-    uint64_t batches;    /* taken from other nodes */
-    uint64_t stale;      /* refused: of another life, of a stream given up, or not the next */
-    uint64_t dropped;    /* answers of homes for which a copy was given up: up to one a home and copy */
-    uint64_t renumbered; /* removals that were told again with a greater counter */
-    uint64_t lost;       /* puts that were given up though they were new: another node's clock is ahead */
+    uint64_t leased;  /* answers that brought a lease */
+    uint64_t batches; /* taken from other nodes */
+    uint64_t stale;   /* refused: of another life, of a stream given up, or not the next */
+    uint64_t dropped; /* answers of homes for which a copy was given up: up to one a home and copy */
+    uint64_t taken;   /* objects and removals that were to take a greater counter: up to one a home */
+    uint64_t lost;    /* .. those of them that this node had sealed */
+    uint64_t renewed; /* copies in replaceable namespaces that the homes were told of again */
 };
 
 /* Whose answer link_ask waits for. */
@@ -48,17 +53,25 @@ struct home_target {
     uint16_t member;
 };
 
+struct confirm;
+
 struct home_part {
     struct peers *peers;
     struct home *home;
     struct publish *publish;
     struct home_target *targets; /* a member each */
     struct home_life self;
-    int64_t next_sweep; /* CLOCK_MONOTONIC ns */
-    uint64_t cursor;    /* of the listing: node_objects_next's */
-    int64_t told_at;    /* when the log was told of dropped copies last, CLOCK_MONOTONIC ns */
-    uint64_t told;      /* how many there were then */
-    uint32_t granting;  /* answers that wait for leases */
+    int64_t next_sweep;      /* CLOCK_MONOTONIC ns */
+    uint64_t cursor;         /* of the listing: node_objects_next's */
+    struct confirm *confirm; /* NULL: this node is not held */
+    int64_t touch_at;        /* when the index is told that others are there, CLOCK_MONOTONIC ns */
+    uint64_t settled;        /* what the index has as META_SETTLED, or is to have */
+    int64_t renew_at;        /* CLOCK_MONOTONIC ns */
+    uint64_t renew_cursor;   /* node_objects_next's */
+    bool renewing;
+    int64_t told_at;   /* when the log was told of dropped copies last, CLOCK_MONOTONIC ns */
+    uint64_t told;     /* how many there were then */
+    uint32_t granting; /* answers that wait for leases */
     struct home_sums sums;
     struct publication_entry entries[PUBLICATION_ENTRIES];
     struct publication_result results[PUBLICATION_ENTRIES];
@@ -80,5 +93,15 @@ static inline struct home_life home_life_of(const struct peer_identity *i)
 
 /* Carries out what the publication commands; true: there is more. Turn context. */
 bool home_publish_turn(struct home_part *h, int64_t now);
+
+/* Tells the homes again of copies in replaceable namespaces, which they may answer SUPERSEDED (rule 27): every half of
+ * `fresh`. true: there is more. Turn context. */
+bool home_renew_turn(struct home_part *h, int64_t now);
+
+/* This node was away for long (rule 29): its publication is `held` and will be released. 0, -ENOMEM. */
+int home_confirm_begin(struct home_part *h, int64_t away_ns);
+void home_confirm_turn(struct home_part *h, int64_t now);
+int64_t home_confirm_timer(const struct home_part *h);
+void home_confirm_end(struct home_part *h);
 
 #endif

@@ -251,7 +251,7 @@ static void any_item(struct wire_case *w, uint32_t at, bool most)
 static uint32_t any_head(struct wire_message *m, unsigned op)
 {
     static const uint8_t flags[WIRE_OPS] = {
-        [WIRE_HELLO] = 1, [WIRE_LEASE] = 7, [WIRE_ASK] = 5, [WIRE_PUBLISH] = 1, [WIRE_PUBLISHED] = 1, [WIRE_DATA] = 3};
+        [WIRE_HELLO] = 1, [WIRE_LEASE] = 5, [WIRE_ASK] = 5, [WIRE_PUBLISH] = 1, [WIRE_PUBLISHED] = 1, [WIRE_DATA] = 3};
     static const uint16_t items[WIRE_OPS] = {
         [WIRE_LEASE] = 256,   [WIRE_LEASED] = 256, [WIRE_RENEW] = 1024, [WIRE_RENEWED] = 1024, [WIRE_RELEASE] = 1024,
         [WIRE_RECALL] = 1024, [WIRE_ASK] = 256,    [WIRE_ANSWER] = 256, [WIRE_PUBLISH] = 256,  [WIRE_PUBLISHED] = 256};
