@@ -99,7 +99,9 @@ int home_part_open(struct peers *p, char *why, size_t why_size)
         h->self = home_life_of(&p->identity);
         h->next_sweep = now + HOME_SWEEP_NS;
         h->told_at = now - HOME_LOG_NS;
+        h->renew_all_at = now + p->server->settings.tombstone_ns / 2;
         h->renew_at = now + p->server->settings.fresh_ns / 2;
+        h->renew_at = h->renew_at < h->renew_all_at ? h->renew_at : h->renew_all_at;
         read_settled(h);
         h->targets = calloc(p->n_members, sizeof *h->targets);
         e = h->targets ? make_table(h) : -ENOMEM;

@@ -26,6 +26,7 @@ struct confirm {
     uint64_t newest; /* counter: own versions above it were sealed in this run */
     uint16_t member; /* who is asked */
     uint64_t cursor; /* node_objects_next's */
+    bool all;        /* its objects were all asked for; it is over when the answer is there */
     bool asking;
     uint32_t open;    /* objects of this round that are not decided */
     int64_t round_at; /* CLOCK_MONOTONIC ns of the next round */
@@ -251,13 +252,16 @@ void home_confirm_turn(struct home_part *h, int64_t now)
         return;
     }
     h->peers->again = true;
-    bool end = gather(c);
+    if (c->all) {
+        c->all = false;
+        next_member(c, now);
+        return;
+    }
+    c->all = gather(c);
     if (c->n && c->member == h->peers->self)
         ask_self(c, now);
     else if (c->n)
         ask(c);
-    if (end)
-        next_member(c, now);
 }
 
 int64_t home_confirm_timer(const struct home_part *h)

@@ -44,7 +44,7 @@ struct home_sums {
     uint64_t dropped; /* answers of homes for which a copy was given up: up to one a home and copy */
     uint64_t taken;   /* objects and removals that were to take a greater counter: up to one a home */
     uint64_t lost;    /* .. those of them that this node had sealed */
-    uint64_t renewed; /* copies in replaceable namespaces that the homes were told of again */
+    uint64_t renewed; /* objects that the homes were told of again */
 };
 
 /* Whose answer link_ask waits for. */
@@ -61,17 +61,18 @@ struct home_part {
     struct publish *publish;
     struct home_target *targets; /* a member each */
     struct home_life self;
-    int64_t next_sweep;      /* CLOCK_MONOTONIC ns */
-    uint64_t cursor;         /* of the listing: node_objects_next's */
-    struct confirm *confirm; /* NULL: this node is not held */
-    int64_t touch_at;        /* when the index is told that others are there, CLOCK_MONOTONIC ns */
-    uint64_t settled;        /* what the index has as META_SETTLED, or is to have */
-    int64_t renew_at;        /* CLOCK_MONOTONIC ns */
-    uint64_t renew_cursor;   /* node_objects_next's */
-    bool renewing;
-    int64_t told_at;   /* when the log was told of dropped copies last, CLOCK_MONOTONIC ns */
-    uint64_t told;     /* how many there were then */
-    uint32_t granting; /* answers that wait for leases */
+    int64_t next_sweep;       /* CLOCK_MONOTONIC ns */
+    uint64_t cursor;          /* of the listing: node_objects_next's */
+    struct confirm *confirm;  /* NULL: this node is not held */
+    int64_t touch_at;         /* when the index is told that others are there, CLOCK_MONOTONIC ns */
+    uint64_t settled;         /* what the index has as META_SETTLED, or is to have */
+    int64_t renew_at;         /* CLOCK_MONOTONIC ns */
+    uint64_t renew_cursor;    /* node_objects_next's */
+    bool renewing, renew_all; /* all: not only of replaceable namespaces */
+    int64_t renew_all_at;     /* CLOCK_MONOTONIC ns */
+    int64_t told_at;          /* when the log was told of dropped copies last, CLOCK_MONOTONIC ns */
+    uint64_t told;            /* how many there were then */
+    uint32_t granting;        /* answers that wait for leases */
     struct home_sums sums;
     struct publication_entry entries[PUBLICATION_ENTRIES];
     struct publication_result results[PUBLICATION_ENTRIES];
@@ -94,8 +95,9 @@ static inline struct home_life home_life_of(const struct peer_identity *i)
 /* Carries out what the publication commands; true: there is more. Turn context. */
 bool home_publish_turn(struct home_part *h, int64_t now);
 
-/* Tells the homes again of copies in replaceable namespaces, which they may answer SUPERSEDED (rule 27): every half of
- * `fresh`. true: there is more. Turn context. */
+/* Tells the homes again of what is here, which they may answer SUPERSEDED: of copies in replaceable namespaces every
+ * half of `fresh` (rule 27), of all every half of `tombstones`, so that a copy of a removed key goes while the removal
+ * is remembered. true: there is more. Turn context. */
 bool home_renew_turn(struct home_part *h, int64_t now);
 
 /* This node was away for long (rule 29): its publication is `held` and will be released. 0, -ENOMEM. */

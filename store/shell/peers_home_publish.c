@@ -236,15 +236,25 @@ bool home_publish_turn(struct home_part *h, int64_t now)
 
 /* ---- renewal ---- */
 
+static void begin_renewal(struct home_part *h, int64_t now)
+{
+    const struct settings *s = &h->peers->server->settings;
+    h->renew_all = now >= h->renew_all_at;
+    h->renewing = h->renew_all || node_replaces(h->peers->server->node);
+    h->renew_cursor = 0;
+    h->renew_at = now + s->fresh_ns / 2;
+    if (h->renew_all)
+        h->renew_all_at = now + s->tombstone_ns / 2;
+    if (h->renew_at > h->renew_all_at)
+        h->renew_at = h->renew_all_at;
+}
+
 bool home_renew_turn(struct home_part *h, int64_t now)
 {
     const struct node *node = h->peers->server->node;
     struct publish_stat st;
-    if (!h->renewing && now >= h->renew_at && !h->confirm) {
-        h->renewing = node_replaces(node);
-        h->renew_cursor = 0;
-        h->renew_at = now + h->peers->server->settings.fresh_ns / 2;
-    }
+    if (!h->renewing && now >= h->renew_at && !h->confirm)
+        begin_renewal(h, now);
     for (uint32_t i = 0; h->renewing && i < HOME_RENEW_LOOKS; i++) {
         struct node_publication o;
         publish_stat(h->publish, &st);
@@ -252,7 +262,7 @@ bool home_renew_turn(struct home_part *h, int64_t now)
             return false; /* goes on when answers have come */
         if (!node_objects_next(node, &h->renew_cursor, h->key[0], &o) || o.kind != PUBLISH_SEALED) {
             h->renewing = false;
-        } else if (o.replaceable) {
+        } else if (o.replaceable || h->renew_all) {
             struct publication_entry e = entry_of(&o);
             publish_renew(h->publish, &e, now);
             h->sums.renewed++;

@@ -41,7 +41,7 @@ static unsigned figures(const struct peers *p, struct figure out[FIGURES])
         {"drops", "counter", "Answers of homes for which a copy was given up.", h->sums.dropped},
         {"puts_lost", "counter", "Of these, copies that had been put here.", h->sums.lost},
         {"taken", "counter", "Answers of homes for which a version was to take a greater counter.", h->sums.taken},
-        {"renewed", "counter", "Copies in replaceable namespaces that homes were told of again.", h->sums.renewed},
+        {"renewed", "counter", "Objects that homes were told of again.", h->sums.renewed},
         {"held", "gauge", "1: this node was away for long, and homes have not confirmed what it has.",
          h->confirm != NULL},
         {"passes", NULL, NULL, o.passes},
