@@ -124,6 +124,7 @@ struct peers {
     uint32_t serial;                          /* of the last link */
     bool readable;                            /* the descriptor is, or the last turn said so */
     bool again;                               /* somebody wants another turn at once */
+    int64_t due;                              /* CLOCK_MONOTONIC ns: of the next turn by time */
     bool stopping, broken;
     uint64_t seen, seen_told;    /* greatest version counter heard; given to the core */
     struct transport_stats last; /* when strangers were told of */

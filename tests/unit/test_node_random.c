@@ -54,6 +54,8 @@ static void options(struct core *c)
 {
     c->config.namespaces = replaceable;
     c->config.n_namespaces = 1;
+    c->config.publish = draw_below(2);
+    c->config.tombstone_ns = 1 + draw_below(1000000000);
     c->config.draft_quota = c->config.super->pool_bytes / 2;
     c->config.high_bytes = c->config.super->pool_bytes * 3 / 4;
     c->config.low_bytes = c->config.super->pool_bytes / 2;
@@ -471,9 +473,38 @@ static void touch(struct life *l)
                           .kind = EV_TOUCH, .session = l->session[0], .slots = slots, .n_slots = draw_below(17)});
 }
 
+/* A home's word on something that the node has: any of it, in any order, late and twice. */
+static void judge(struct life *l)
+{
+    struct node_publication p = {0};
+    uint8_t buf[KEY_MAX];
+    uint64_t cursor = 0;
+    uint32_t skip = draw_below(64);
+    while (node_objects_next(l->c.node, &cursor, buf, &p) && skip-- > 0) {}
+    if (cursor == 0 || !p.key.size) {
+        return;
+    }
+    struct node_event ev = {.kind = draw_below(2) ? EV_TAKE : EV_KNOWN,
+                            .key = p.key,
+                            .counter = p.counter + (draw_below(16) == 0),
+                            .region = p.region,
+                            .removal = p.kind == PUBLISH_REMOVED,
+                            .home = (uint8_t)draw_below(3),
+                            .homes = 2};
+    if (p.kind == PUBLISH_SEALED && draw_below(4) == 0) {
+        ev.kind = EV_DROP_COPY;
+    }
+    core_event(&l->c, ev);
+    core_event(&l->c, (struct node_event){.kind = EV_NOTE, .meta = META_IN_TOUCH, .counter = draw()});
+}
+
 static void step(struct life *l)
 {
     switch (draw_below(64)) {
+    case 19:
+    case 20:
+        judge(l);
+        break;
     case 0:
     case 1:
     case 2:
