@@ -167,9 +167,9 @@ int batch_meta(struct batch *b, enum meta_number which, uint64_t value)
 int batch_tombstone(struct batch *b, struct key_ref key, const struct tombstone_row *row)
 {
     uint8_t name[RECORD_KEY_MAX], value[TOMBSTONE_BYTES];
-    uint64_t numbers[2] = {htole64(row->counter), htole64((uint64_t)row->until)};
-    memcpy(value, numbers, sizeof numbers);
-    value[sizeof numbers] = row->taken;
+    uint64_t counter = htole64(row->counter);
+    memcpy(value, &counter, sizeof counter);
+    value[sizeof counter] = (uint8_t)((row->known ? TOMBSTONE_KNOWN : 0) | (row->taken ? TOMBSTONE_TAKEN : 0));
     return add(b, BATCH_TOMBSTONE, name, record_key(name, key), value, sizeof value);
 }
 
@@ -236,15 +236,16 @@ int batch_parse_session(const void *key, size_t key_size, const void *value, siz
 int batch_parse_tombstone(const void *key, size_t key_size, const void *value, size_t value_size, struct key_ref *k,
                           struct tombstone_row *row)
 {
-    uint64_t numbers[2];
+    uint64_t counter;
     const uint8_t *p = value;
-    if (key_size > RECORD_KEY_MAX || value_size != TOMBSTONE_BYTES || p[sizeof numbers] > 1 ||
-        record_key_parse(key, (uint32_t)key_size, k) < 0)
+    if (key_size > RECORD_KEY_MAX || value_size != TOMBSTONE_BYTES ||
+        p[sizeof counter] & ~(TOMBSTONE_KNOWN | TOMBSTONE_TAKEN) || record_key_parse(key, (uint32_t)key_size, k) < 0)
         return -EBADMSG;
-    memcpy(numbers, p, sizeof numbers);
-    *row = (struct tombstone_row){
-        .counter = le64toh(numbers[0]), .until = (int64_t)le64toh(numbers[1]), .taken = p[sizeof numbers]};
-    return row->counter && row->until >= 0 ? 0 : -EBADMSG;
+    memcpy(&counter, p, sizeof counter);
+    *row = (struct tombstone_row){.counter = le64toh(counter),
+                                  .known = p[sizeof counter] & TOMBSTONE_KNOWN,
+                                  .taken = p[sizeof counter] & TOMBSTONE_TAKEN};
+    return row->counter ? 0 : -EBADMSG;
 }
 
 int batch_parse_number(const void *value, size_t value_size, uint64_t *out)

@@ -9,9 +9,11 @@
  *   namespace   name and a NUL; id 4, flags 4, little-endian
  *   session     id as 8 big-endian bytes; applied 8, start time 8, pid 4, uid 4, name without a NUL
  *   meta        meta_name; value 8, little-endian
- *   tombstone   record_key; counter 8, until 8, taken 1 (0 or 1), little-endian */
+ *   tombstone   record_key; counter 8, little-endian, flags 1: 1 known, 2 taken */
 #define SESSION_FIXED 24u
-#define TOMBSTONE_BYTES 17u
+#define TOMBSTONE_BYTES 9u
+#define TOMBSTONE_KNOWN 1u
+#define TOMBSTONE_TAKEN 2u
 
 struct batch_op {
     enum batch_op_kind kind;

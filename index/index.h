@@ -42,7 +42,7 @@ struct session_row {
 /* A removal that its homes have to hear of (PROTOCOLS rule 29). */
 struct tombstone_row {
     uint64_t counter; /* of its version; the region is this one */
-    int64_t until;    /* CLOCK_BOOTTIME ns: kept so long; 0: not every home has acknowledged it, it is kept */
+    bool known;       /* all homes have acknowledged it, once */
     bool taken;       /* its counter was taken from a home's answer, which is done once (rule 28) */
 };
 

@@ -283,7 +283,8 @@ struct node_status {
     uint64_t objects, sealed_bytes, object_bytes; /* slot bytes, payload bytes */
     uint64_t drafts, draft_bytes, grants;
     uint64_t retired, retired_bytes, held;
-    uint64_t tombstones, tombstones_unknown; /* removals that are kept; those that not all homes have acknowledged */
+    uint64_t tombstones,
+        tombstones_unknown; /* removals that are kept; those that not all homes have acknowledged in this run */
     uint64_t leases, leased_bytes, leased_idle_bytes, serves; /* slot bytes; idle: kept by idle leases only */
     int64_t closed_ns; /* until slots that an earlier node may have leased are used again, 0 now */
     uint64_t sessions;

@@ -90,11 +90,12 @@ struct tomb {
     struct tomb *chain;       /* of its hash, by serial */
     struct tomb *next, *prev; /* of the list that it is in */
     uint64_t serial, hash, counter;
-    int64_t until;              /* boot; 0: not all homes have it */
-    const struct work *written; /* the work that carried its row last, of known ones */
+    int64_t until;              /* boot: its end; 0: not all homes have acknowledged it in this run */
+    const struct work *written; /* the work that carried its row last, of those that end */
     uint32_t ns;
     uint16_t key_size;
     uint8_t heard; /* homes that acknowledged it in this run, a bit each */
+    bool known;    /* all homes did, in this run or an earlier one */
     bool taken;    /* has its second counter */
     bool taking;   /* an uncommitted effect gives it one */
     bool dirty;    /* its row has to be written */
@@ -108,7 +109,7 @@ struct tomb_list {
 
 struct tombs {
     struct tomb *chain[TOMB_CHAINS];
-    struct tomb_list unknown, known; /* by age; by end */
+    struct tomb_list waiting, ending; /* for their homes, by age; by end */
     uint64_t serial, bytes, max_bytes;
     uint32_t dirty;
 };

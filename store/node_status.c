@@ -77,8 +77,8 @@ void node_status(const struct node *n, struct node_status *out)
     out->retired = n->fresh.count + (uint64_t)n->waiting.count + n->leased.count;
     out->retired_bytes = n->retired_bytes;
     out->held = n->held;
-    out->tombstones = (uint64_t)n->tombs.known.count + n->tombs.unknown.count;
-    out->tombstones_unknown = n->tombs.unknown.count;
+    out->tombstones = (uint64_t)n->tombs.ending.count + n->tombs.waiting.count;
+    out->tombstones_unknown = n->tombs.waiting.count;
     out->leases = n->lease.count;
     out->leased_bytes = n->lease.bytes;
     out->leased_idle_bytes = n->lease.idle_bytes + n->lease.asked_bytes;

@@ -2,11 +2,12 @@
  *
  * A tombstone comes with its removal's commit. It stays until every home of its key has acknowledged it and for T
  * after that, since a home that starts again has to be told anew, and a member that was away may come back with a copy
- * until then. A greater removal of the same key takes its place. Which homes have acknowledged is known in this run
- * only; that all have, and until when it is kept, is in the index.
+ * until then. A greater removal of the same key takes its place. T begins anew with each start of this node: while it
+ * was down nobody told a home that had forgotten (tests/model/removal.pml). That all homes have had it once is in the
+ * index: such a removal is old, and takes no greater counter any more (rule 28).
  *
- * Order: unknown ones by their commits, known ones by their end. Where there are too many the oldest known one goes,
- * else the oldest, and a warning says so. A row is not written while its key has an uncommitted effect, which may be a
+ * Order: those that wait for homes by their commits, the others by their end. Where there are too many the next to end
+ * goes, else the oldest, and a warning says so. A row is not written while its key has an uncommitted effect, which may be a
  * newer removal in the same batch.
  */
 #include "store/node_internal.h"
@@ -41,7 +42,7 @@ struct key_ref tomb_key(const struct tomb *t)
 
 int tomb_write(struct node *n, const struct tomb *t)
 {
-    struct tombstone_row row = {.counter = t->counter, .until = t->until, .taken = t->taken};
+    struct tombstone_row row = {.counter = t->counter, .known = t->known, .taken = t->taken};
     return batch_tombstone(n->open->batch, tomb_key(t), &row);
 }
 
@@ -84,7 +85,7 @@ static void take_out(struct tomb_list *l, struct tomb *t)
 
 static struct tomb_list *list_of(struct node *n, const struct tomb *t)
 {
-    return t->until ? &n->tombs.known : &n->tombs.unknown;
+    return t->until ? &n->tombs.ending : &n->tombs.waiting;
 }
 
 static uint64_t bytes_of(const struct tomb *t)
@@ -138,14 +139,14 @@ static bool end(struct node *n, struct tomb *t)
 static bool too_many(const struct node *n)
 {
     const struct tombs *s = &n->tombs;
-    return s->known.count + s->unknown.count > TOMBS_MAX || s->bytes > s->max_bytes;
+    return s->ending.count + s->waiting.count > TOMBS_MAX || s->bytes > s->max_bytes;
 }
 
 static void keep_bounds(struct node *n)
 {
     struct tombs *s = &n->tombs;
-    while (too_many(n) && s->known.head && end(n, s->known.head)) {}
-    while (too_many(n) && !s->known.head && s->unknown.head && end(n, s->unknown.head)) {
+    while (too_many(n) && s->ending.head && end(n, s->ending.head)) {}
+    while (too_many(n) && !s->ending.head && s->waiting.head && end(n, s->waiting.head)) {
         if (n->counters[NODE_TOMBSTONES_LOST]++ == 0) {
             node_log(n, 1,
                      "more removals than are kept (%u) wait for their homes: the oldest are forgotten, and a "
@@ -168,7 +169,7 @@ void tomb_keep(struct node *n, struct tomb *t)
 static void write_dirty(struct node *n)
 {
     uint32_t wrote = 0;
-    for (struct tomb *t = n->tombs.known.head; t && n->tombs.dirty && wrote < TOMB_STEP; t = t->next) {
+    for (struct tomb *t = n->tombs.ending.head; t && n->tombs.dirty && wrote < TOMB_STEP; t = t->next) {
         if (t->dirty && writable(n, t) && tomb_write(n, t) == 0) {
             t->dirty = false;
             t->written = n->open;
@@ -184,7 +185,7 @@ void tombs_turn(struct node *n)
     if (n->stopping) {
         return;
     }
-    for (uint32_t i = 0; i < TOMB_STEP && (t = n->tombs.known.head) && t->until <= n->now.boot; i++) {
+    for (uint32_t i = 0; i < TOMB_STEP && (t = n->tombs.ending.head) && t->until <= n->now.boot; i++) {
         if (t->dirty) {
             t->dirty = false;
             n->tombs.dirty--;
@@ -200,12 +201,12 @@ void tombs_turn(struct node *n)
 
 int64_t tombs_timer(const struct node *n)
 {
-    return n->tombs.known.head && !n->stopping ? n->now.mono + (n->tombs.known.head->until - n->now.boot) : INT64_MAX;
+    return n->tombs.ending.head && !n->stopping ? n->now.mono + (n->tombs.ending.head->until - n->now.boot) : INT64_MAX;
 }
 
 void tombs_failed(struct node *n, const struct work *w)
 {
-    for (struct tomb *t = n->tombs.known.head; t; t = t->next) {
+    for (struct tomb *t = n->tombs.ending.head; t; t = t->next) {
         if (t->written == w && !t->dirty) {
             t->dirty = true;
             n->tombs.dirty++;
@@ -225,26 +226,28 @@ void tombs_known(struct node *n, const struct node_event *ev)
     if (t->heard != (1u << ev->homes) - 1) {
         return;
     }
-    take_out(&n->tombs.unknown, t);
+    take_out(&n->tombs.waiting, t);
     t->until = n->now.boot + n->c.tombstone_ns;
-    push(&n->tombs.known, t);
-    t->dirty = true;
-    n->tombs.dirty++;
-    n->counters[NODE_TOMBSTONES_KNOWN]++;
+    push(&n->tombs.ending, t);
+    if (!t->known) {
+        t->known = t->dirty = true;
+        n->tombs.dirty++;
+        n->counters[NODE_TOMBSTONES_KNOWN]++;
+    }
     keep_bounds(n);
     tombs_turn(n);
 }
 
 bool tomb_above(struct node *n, struct key_ref key, uint64_t counter, uint64_t region)
 {
-    const struct tomb *t = n->tombs.unknown.count + n->tombs.known.count ? find_key(n, key) : NULL;
+    const struct tomb *t = n->tombs.waiting.count + n->tombs.ending.count ? find_key(n, key) : NULL;
     return t && !version_newer(counter, region, t->counter, n->c.super->region_id);
 }
 
 struct tomb *tomb_to_take(struct node *n, struct key_ref key, uint64_t counter)
 {
     struct tomb *t = find_key(n, key);
-    return t && t->counter == counter && !t->until && !t->taken && writable(n, t) ? t : NULL;
+    return t && t->counter == counter && !t->known && !t->taken && writable(n, t) ? t : NULL;
 }
 
 /* ---- listing ---- */
@@ -257,7 +260,7 @@ static void describe(const struct node *n, const struct tomb *t, uint8_t *buf, s
                                      .counter = t->counter,
                                      .region = n->c.super->region_id,
                                      .replaceable = names_replaceable(n, t->ns),
-                                     .fresh = t->until == 0,
+                                     .fresh = !t->known,
                                      .again = t->taken};
 }
 
@@ -300,26 +303,20 @@ static int each_row(void *arg, struct key_ref key, const struct tombstone_row *r
     if (!t) {
         return 1;
     }
-    t->until = row->until;
+    t->known = row->known;
     t->taken = row->taken;
     insert(n, t);
     return 0;
 }
 
-/* Rows come by key: the lists are by age, which the counters are, and by end. */
+/* Rows come by key, the list is by age, which the counters are. */
 static int by_counter(const void *a, const void *b)
 {
     const struct tomb *x = *(struct tomb *const *)a, *y = *(struct tomb *const *)b;
     return (x->counter > y->counter) - (x->counter < y->counter);
 }
 
-static int by_end(const void *a, const void *b)
-{
-    const struct tomb *x = *(struct tomb *const *)a, *y = *(struct tomb *const *)b;
-    return x->until != y->until ? (x->until > y->until) - (x->until < y->until) : by_counter(a, b);
-}
-
-static bool sort(struct tomb_list *l, int (*order)(const void *, const void *))
+static bool sort(struct tomb_list *l)
 {
     struct tomb **all = malloc((l->count + 1u) * sizeof(struct tomb *));
     uint32_t count = 0;
@@ -329,7 +326,7 @@ static bool sort(struct tomb_list *l, int (*order)(const void *, const void *))
     for (struct tomb *t = l->head; t; t = t->next) {
         all[count++] = t;
     }
-    qsort(all, count, sizeof *all, order);
+    qsort(all, count, sizeof *all, by_counter);
     *l = (struct tomb_list){0};
     for (uint32_t i = 0; i < count; i++) {
         push(l, all[i]);
@@ -344,7 +341,7 @@ int tombs_recover(struct node *n)
     n->c.index->usage(n->c.ix, &usage);
     n->tombs.max_bytes = usage.map_bytes / TOMB_INDEX_SHARE;
     int e = n->c.index->tombstones(n->c.ix, each_row, n);
-    if (e == 0 && (!sort(&n->tombs.unknown, by_counter) || !sort(&n->tombs.known, by_end))) {
+    if (e == 0 && !sort(&n->tombs.waiting)) {
         e = -ENOMEM;
     }
     return e > 0 ? -ENOMEM : e;
@@ -352,7 +349,7 @@ int tombs_recover(struct node *n)
 
 void tombs_free(struct node *n)
 {
-    struct tomb_list *lists[] = {&n->tombs.unknown, &n->tombs.known};
+    struct tomb_list *lists[] = {&n->tombs.waiting, &n->tombs.ending};
     for (unsigned i = 0; i < 2; i++) {
         for (struct tomb *t = lists[i]->head, *next; t; t = next) {
             next = t->next;
@@ -383,12 +380,12 @@ const char *tombs_check(const struct node *n)
         }
     }
     int64_t until = 0;
-    for (const struct tomb *t = s->known.head; t; until = t->until, t = t->next) {
+    for (const struct tomb *t = s->ending.head; t; until = t->until, t = t->next) {
         if (t->until < until || t->until == 0) {
-            return "known removals are out of order";
+            return "removals are out of the order of their ends";
         }
     }
-    if (bytes != s->bytes || dirty != s->dirty || count != (uint64_t)s->known.count + s->unknown.count) {
+    if (bytes != s->bytes || dirty != s->dirty || count != (uint64_t)s->ending.count + s->waiting.count) {
         return "removals are miscounted";
     }
     return NULL;

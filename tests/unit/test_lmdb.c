@@ -172,8 +172,8 @@ static void inject(struct index_dir *f, const char *table, const void *key, size
 static int one_tombstone(void *arg, struct key_ref key, const struct tombstone_row *row)
 {
     size_t used = strlen(arg);
-    snprintf((char *)arg + used, 256 - used, "%u:%.*s=%llu/%lld/%d ", key.ns, (int)key.size, (const char *)key.data,
-             (unsigned long long)row->counter, (long long)row->until, row->taken);
+    snprintf((char *)arg + used, 256 - used, "%u:%.*s=%llu/%d/%d ", key.ns, (int)key.size, (const char *)key.data,
+             (unsigned long long)row->counter, row->known, row->taken);
     return 0;
 }
 
@@ -183,13 +183,13 @@ static void test_tombstones(void **s)
     struct key_ref a = {.data = "a", .size = 1, .ns = 7}, b = {.data = "b", .size = 1, .ns = 7};
     char text[256] = "";
     batch_tombstone(f->b, b, &(struct tombstone_row){.counter = 5});
-    batch_tombstone(f->b, a, &(struct tombstone_row){.counter = 6, .until = 8, .taken = true});
+    batch_tombstone(f->b, a, &(struct tombstone_row){.counter = 6, .known = true, .taken = true});
     batch_tombstone(f->b, b, &(struct tombstone_row){.counter = 9});
     batch_end_tombstone(f->b, (struct key_ref){.data = "c", .size = 1});
     assert_int_equal(index_commit(f), 0);
     assert_int_equal(index_reopen(f), 0);
     assert_int_equal(lmdb_ops.tombstones(f->ix, one_tombstone, text), 0);
-    assert_string_equal(text, "7:a=6/8/1 7:b=9/0/0 ");
+    assert_string_equal(text, "7:a=6/1/1 7:b=9/0/0 ");
     text[0] = 0;
     batch_end_tombstone(f->b, a);
     assert_int_equal(index_commit(f), 0);
