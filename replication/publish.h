@@ -55,7 +55,7 @@ struct publish_config {
  * TAKE: entry, counter. Where the key still has this version, give it counter + 1 or more and tell it with `again` set:
  *   rule 28's "once", else a clock that is ahead would beat all later puts.
  * DROP: entry, an OBJECT. Something newer stands above for good: where the key still has this version, retire the copy.
- * KNOWN: member, entry, a TOMBSTONE. This home has it, or what stands above it: nothing older is named there any more. */
+ * KNOWN: member, entry, a TOMBSTONE. This home has it, or what stands above it: it names nothing older any more. */
 enum publish_command_kind { PUBLISH_SEND = 1, PUBLISH_LIST, PUBLISH_TAKE, PUBLISH_DROP, PUBLISH_KNOWN };
 
 struct publish_command {

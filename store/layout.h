@@ -87,7 +87,8 @@ enum slot_flags {
 
 /* Two adjacent cache lines. Fields are written by the node while the slot is FREE or WRITING, then the word is
  * stored (release); a reader trusts them only under a validated pin, or if the word is the same before and after.
- * Only word, group, flags and, to a greater counter that nothing else ever has, version change while READY. Never zeroed: the generation in word outlives every reuse. */
+ * Only word, group, flags and, to a greater counter that nothing else ever has, version change while READY. Never
+ * zeroed: the generation in word outlives every reuse. */
 struct slot_header {
     _Atomic uint64_t word; /* generation << 8 | state, see slot.h */
     uint32_t size;         /* bytes of payload */

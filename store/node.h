@@ -321,7 +321,8 @@ bool node_replaces(const struct node *n);
 uint64_t node_seen(const struct node *n);
 
 /* The objects that are here, then the removals, one a call, in no order that means anything: start with *cursor = 0;
- * false at the end. What comes or goes meanwhile is given or not, and is published as it does. The key lies in buf, of KEY_MAX bytes. */
+ * false at the end. What comes or goes meanwhile is given or not, and is published as it does. The key lies in buf, of
+ * KEY_MAX bytes. */
 bool node_objects_next(const struct node *n, uint64_t *cursor, uint8_t *buf, struct node_publication *out);
 
 /* Whether a lease keeps this slot; any number may be asked for. *word: its state word. */

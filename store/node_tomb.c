@@ -7,8 +7,8 @@
  * index: such a removal is old, and takes no greater counter any more (rule 28).
  *
  * Order: those that wait for homes by their commits, the others by their end. Where there are too many the next to end
- * goes, else the oldest, and a warning says so. A row is not written while its key has an uncommitted effect, which may be a
- * newer removal in the same batch.
+ * goes, else the oldest, and a warning says so. A row is not written while its key has an uncommitted effect,
+ * which may be a newer removal in the same batch.
  */
 #include "store/node_internal.h"
 

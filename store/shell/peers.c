@@ -276,7 +276,7 @@ static int64_t sooner(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* Looks at every link: once a turn, and not in each pass of the loop. Whoever changes a timer elsewhere sets `again`. */
+/* Looks at every link: once a turn, not in each pass of the loop. Whoever changes a timer elsewhere sets `again`. */
 static int64_t next_due(const struct peers *p)
 {
     int64_t parts = sooner(home_part_timer(p), sooner(serve_part_timer(p), pull_part_timer(p)));

@@ -1,6 +1,6 @@
-/* Removals, and puts of one key at the same time, over several nodes that are killed and started again: what was removed
- * does not come back from a node that still has it, and of two puts one is everybody's in the end (PROTOCOLS rules 28
- * and 29). */
+/* Removals, and puts of one key at the same time, over several nodes that are killed and started again: what was
+ * removed does not come back from a node that still has it, and of two puts one is everybody's in the end (PROTOCOLS
+ * rules 28 and 29). */
 #include "tests/support/nodes.h"
 
 #include <errno.h>

@@ -8,15 +8,17 @@
  *
  * Checked: when nothing is left to do, and the removal has returned, no home names the copy, and M has it no more.
  *
- * Broken twins: NOTOMB (the tombstone is in memory), FIRSTHOME (one home's word is enough), TWORUNS (what homes heard in
- * an earlier run of R counts), NORENEW (who is up tells once), NOCONFIRM (who was away for long tells at once).
+ * Broken twins: NOTOMB (the tombstone is in memory), TWORUNS (what homes heard in an earlier run of R counts), NORENEW
+ * (who is up tells once), NOCONFIRM (who was away for long tells at once), NOTED (that it was away for long is
+ * forgotten when it starts, and not when it has asked).
  */
 bool removed;       /* and the caller was told */
 bool tomb;          /* R's index */
 bool heard[2];      /* R's memory: this home, in its present run, has it */
 bool copy = true;   /* M's index */
 bool told[2] = true; /* M's memory: nothing new since it told this home */
-bool held, lengthy; /* M asks first; M was down for T */
+bool held;          /* M asks first */
+bool lengthy;       /* M's index: it was down for T, and what it has is not confirmed since */
 bool r_up = true, m_up = true;
 bool floor[2];      /* at a home: the removal */
 bool loc[2] = true; /* at a home: M has the key */
@@ -60,14 +62,10 @@ end:
     od
 }
 
-#ifdef FIRSTHOME
-#define ENDS (tomb && (heard[0] || heard[1]))
-#else
 #ifdef TWORUNS
 #define ENDS (tomb && heard[0] && heard[1])
 #else
 #define ENDS (tomb && r_up && heard[0] && heard[1])
-#endif
 #endif
 #ifdef NORENEW
 #define HAS_TOLD true
@@ -92,13 +90,16 @@ end:
     :: d_step { m_up && !held && copy && !told[0] -> tell(0) }
     :: d_step { m_up && !held && copy && !told[1] -> tell(1) }
     :: d_step { m_up && !copy && (loc[0] || loc[1]) -> loc[0] = false; loc[1] = false }
-    :: d_step { m_up && held -> held = false; if :: removed -> copy = false :: else -> skip fi }
+    :: d_step { m_up && held -> held = false; lengthy = false; if :: removed -> copy = false :: else -> skip fi }
     :: d_step { m_up && MORE(1) -> restarts[1]++; m_up = false }
     :: d_step { !m_up -> m_up = true; told[0] = false; told[1] = false;
 #ifndef NOCONFIRM
-                held = lengthy;
+                held = lengthy
 #endif
-                lengthy = false }
+#ifdef NOTED
+                ; lengthy = false
+#endif
+              }
     od
 }
 

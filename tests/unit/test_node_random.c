@@ -473,37 +473,12 @@ static void touch(struct life *l)
                           .kind = EV_TOUCH, .session = l->session[0], .slots = slots, .n_slots = draw_below(17)});
 }
 
-/* A home's word on something that the node has: any of it, in any order, late and twice. */
-static void judge(struct life *l)
-{
-    struct node_publication p = {0};
-    uint8_t buf[KEY_MAX];
-    uint64_t cursor = 0;
-    uint32_t skip = draw_below(64);
-    while (node_objects_next(l->c.node, &cursor, buf, &p) && skip-- > 0) {}
-    if (cursor == 0 || !p.key.size) {
-        return;
-    }
-    struct node_event ev = {.kind = draw_below(2) ? EV_TAKE : EV_KNOWN,
-                            .key = p.key,
-                            .counter = p.counter + (draw_below(16) == 0),
-                            .region = p.region,
-                            .removal = p.kind == PUBLISH_REMOVED,
-                            .home = (uint8_t)draw_below(3),
-                            .homes = 2};
-    if (p.kind == PUBLISH_SEALED && draw_below(4) == 0) {
-        ev.kind = EV_DROP_COPY;
-    }
-    core_event(&l->c, ev);
-    core_event(&l->c, (struct node_event){.kind = EV_NOTE, .meta = META_IN_TOUCH, .counter = draw()});
-}
-
 static void step(struct life *l)
 {
     switch (draw_below(64)) {
     case 19:
     case 20:
-        judge(l);
+        core_judge(&l->c);
         break;
     case 0:
     case 1:
