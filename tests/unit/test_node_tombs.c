@@ -214,6 +214,31 @@ static int seal_copy(struct core *c, const char *key, uint64_t counter, uint64_t
     return status;
 }
 
+/* What is known of an old removal does not overwrite a newer one that is not committed yet. */
+static void test_newer_under_way(void **unused)
+{
+    (void)unused;
+    struct core c;
+    begin(&c);
+    uint64_t first = removed(&c, 1, "k");
+    assert_int_equal(core_put(&c, 1, "k", 100, 0), 0);
+    c.hold_commits = true;
+    assert_int_equal(core_put(&c, 1, "x", 100, 0),
+                     1000); /* a commit that is under way: the removal waits in the next */
+    core_turn(&c);
+    assert_int_equal(core_key(&c, 1, MSG_REMOVE, "k", 0), 1000);
+    known(&c, "k", first, 0);
+    known(&c, "k", first, 1);
+    c.hold_commits = false;
+    core_commit(&c);
+    settle(&c);
+    uint64_t second = listed(&c, "k")->counter;
+    assert_true(second > first);
+    crash(&c);
+    assert_true(listed(&c, "k")->counter == second && listed(&c, "k")->fresh);
+    core_close(&c);
+}
+
 static void test_copies_below(void **unused)
 {
     (void)unused;
@@ -415,11 +440,17 @@ int main(void)
 {
     printf("seed 0 (nothing is random here)\n");
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_kept_until_known), cmocka_unit_test(test_put_again),
-        cmocka_unit_test(test_commits),          cmocka_unit_test(test_copies_below),
-        cmocka_unit_test(test_bounds),           cmocka_unit_test(test_take),
-        cmocka_unit_test(test_take_fails),       cmocka_unit_test(test_take_group),
-        cmocka_unit_test(test_take_removal),     cmocka_unit_test(test_notes),
+        cmocka_unit_test(test_kept_until_known),
+        cmocka_unit_test(test_put_again),
+        cmocka_unit_test(test_commits),
+        cmocka_unit_test(test_newer_under_way),
+        cmocka_unit_test(test_copies_below),
+        cmocka_unit_test(test_bounds),
+        cmocka_unit_test(test_take),
+        cmocka_unit_test(test_take_fails),
+        cmocka_unit_test(test_take_group),
+        cmocka_unit_test(test_take_removal),
+        cmocka_unit_test(test_notes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -412,6 +412,10 @@ static void test_full(void **state)
     w.verdict = VERDICT_OK;
     pass_time(&w, FULL);
     assert_true(done(&w, 1, number));
+    w.verdict = VERDICT_FULL;
+    tell(&w, 2, PUBLICATION_TOMBSTONE, true);
+    drain(&w);
+    assert_int_equal(w.knowns, 0); /* a home without room has not got it */
     end(&w);
 }
 
