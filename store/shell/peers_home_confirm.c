@@ -183,8 +183,9 @@ static void ask(struct confirm *c)
         e = wire_add(&w, &item);
     }
     long bytes = e < 0 ? e : wire_end(&w);
+    int64_t until = peers_mono(p) + HOME_RESEND_NS;
     c->asking = true;
-    if (bytes < 0 || link_ask(p, c->member, p->buffer, (size_t)bytes, peers_mono(p) + HOME_RESEND_NS, answered, c) < 0)
+    if (bytes < 0 || link_ask(p, c->member, p->buffer, (size_t)bytes, until, until, answered, c) < 0)
         answered(c, -ECONNRESET, NULL, NULL);
 }
 
