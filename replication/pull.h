@@ -174,6 +174,7 @@ struct pull_answer {
     uint32_t n_locations, n_missing;
     struct pull_location location[PULL_LOCATIONS_MAX];
     const uint16_t *missing; /* LEARNING */
+    bool many;               /* LEARNING: more members than can be named may know; this home says nothing then */
     bool unsure;             /* FOUND: a member's mark is missing, so that others may have it too (rule 30) */
     bool granted;            /* the home is an owner and grants */
     struct pull_grant grant;
@@ -249,8 +250,7 @@ enum pull_command_kind {
 
 enum pull_ask_flags {
     ASK_WANT_LEASE = 1u << 0, /* if you are an owner, grant */
-    ASK_PREFIX = 1u << 1,     /* stop at the first that is not FOUND, SKIPPED from there */
-    ASK_FRESH = 1u << 2
+    ASK_PREFIX = 1u << 1      /* stop at the first that is not FOUND, SKIPPED from there */
 };
 
 /* Where bytes go: [at, at + length) of a slot or buffer. */

@@ -106,8 +106,7 @@ static void send_batch(struct puller *p, struct list *head, enum pull_command_ki
     struct seek *first = CONTAINER(batch.next, struct seek, pending);
     struct rpc *r = rpc_new(p, kind, first->member, n);
     if (r && kind == CMD_PULL_ASK) {
-        r->flags = (first->prefix ? ASK_PREFIX : 0) | (first->fresh ? ASK_FRESH : 0) |
-                   (r->member != p->config.self ? ASK_WANT_LEASE : 0);
+        r->flags = (first->prefix ? ASK_PREFIX : 0) | (r->member != p->config.self ? ASK_WANT_LEASE : 0);
     }
     for (uint32_t i = 0; i < n; i++) {
         struct seek *s = CONTAINER(batch.next, struct seek, pending);
@@ -206,7 +205,7 @@ static bool answer_good(const struct rpc *r, uint32_t i, const struct pull_answe
         (a->n_missing > 0 && !a->missing)) {
         return false;
     }
-    if (a->says == HOME_LEARNING && a->n_missing == 0) {
+    if (a->says == HOME_LEARNING && a->n_missing == 0 && !a->many) {
         return false;
     }
     return a->says != HOME_SKIPPED || (i > 0 && (r->flags & ASK_PREFIX));

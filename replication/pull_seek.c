@@ -330,6 +330,11 @@ void seek_answer(struct puller *p, struct seek *s, uint16_t member, const struct
         }
         return;
     }
+    if (a->says == HOME_LEARNING && a->many) {
+        s->home_lost = true;
+        seek_step(p, s);
+        return;
+    }
     s->n_answered++;
     if (a->says == HOME_FOUND) {
         s->unsure = s->unsure || a->unsure;

@@ -71,7 +71,6 @@ struct transfer {
     struct { /* the transport's own */
         void *connection;
         TAILQ_ENTRY(transfer) link;
-        uint64_t asked;   /* bytes that the peer may send so far */
         uint64_t in_part; /* bytes filled of the current part */
         uint32_t part;    /* the current part of `to` */
         uint32_t request; /* index among the connection's requests */

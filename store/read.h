@@ -116,7 +116,7 @@ static inline uint64_t read_region(const struct berth *b, uint16_t index)
 /* The reserved fields stay as they are: every store between two pins costs, since the exchange drains them all. */
 static inline void read_view(const struct berth *b, const struct slot_header *h, struct found f, struct berth_view *v)
 {
-    uint64_t counter = h->version, region = b->region_id;
+    uint64_t counter = __atomic_load_n(&h->version, __ATOMIC_RELAXED), region = b->region_id;
     uint32_t size = h->size;
     if (__builtin_expect(h->region != 0, 0)) {
         region = read_region(b, h->region);

@@ -278,13 +278,25 @@ static void tell_seen(struct peers *p)
     dispatch(p->server, &ev);
 }
 
+static int64_t sooner(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Looks at every link: once a turn, not in each pass of the loop. Whoever changes a timer elsewhere sets `again`. */
+static int64_t next_due(const struct peers *p)
+{
+    int64_t parts = sooner(home_part_timer(p), sooner(serve_part_timer(p), pull_part_timer(p)));
+    return sooner(parts, sooner(p->strangers_due, links_timer(p)));
+}
+
 bool peers_turn(struct peers *p)
 {
     if (!p)
         return false;
     int64_t now = peers_mono(p);
     bool any = p->readable || p->again;
-    if (!any && peers_timer(p) > now)
+    if (!any && p->due > now)
         return false;
     p->again = false;
     if (p->readable) {
@@ -303,20 +315,13 @@ bool peers_turn(struct peers *p)
     serve_part_turn(p, now);
     pull_part_turn(p, now);
     p->transport->flush(p->context);
+    p->due = next_due(p);
     return any;
-}
-
-static int64_t sooner(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
 }
 
 int64_t peers_timer(const struct peers *p)
 {
-    if (!p)
-        return INT64_MAX;
-    int64_t parts = sooner(home_part_timer(p), sooner(serve_part_timer(p), pull_part_timer(p)));
-    return sooner(parts, sooner(p->strangers_due, links_timer(p)));
+    return p ? p->due : INT64_MAX;
 }
 
 bool peers_busy(const struct peers *p)

@@ -126,6 +126,7 @@ struct peers {
     uint32_t serial;                          /* of the last link */
     bool readable;                            /* the descriptor is, or the last turn said so */
     bool again;                               /* somebody wants another turn at once */
+    int64_t due;                              /* CLOCK_MONOTONIC ns: of the next turn by time */
     bool stopping, broken;
     uint64_t seen, seen_told;    /* greatest version counter heard; given to the core */
     struct transport_stats last; /* when strangers were told of */
@@ -204,6 +205,9 @@ int home_part_ask_self(struct peers *p, const struct pull_key *keys, uint32_t n,
 
 /* Nobody waits for an answer to these any more. */
 void home_waits_gone(struct peers *p, uint64_t session);
+/* This node was away for long, and what it has is not confirmed yet: it gives no leases. */
+bool home_part_held(const struct peers *p);
+
 void home_part_metrics(const struct peers *p, FILE *f);
 
 int home_part_open(struct peers *p, char *why, size_t why_size);
@@ -228,7 +232,7 @@ void serve_part_served(struct peers *p, struct link *from, uint64_t lease, uint6
 /* Leases for `from` of n keys (1 to LEASE_KEYS_MAX) that are asked for in another way than by LEASE: grants as
  * CMD_LEASED has them, one a key. `done` is called exactly once: from within, or later, in dispatch context too; n = 0:
  * there are none (the link has ended, the node stops, too much waits). ttl_ns 0: the default. Turn context. -EINVAL,
- * -ENOMEM: done is not called. */
+ * -ENOMEM, BERTH_ENOTNOW (home_part_held): done is not called. */
 typedef void serve_granted_fn(void *arg, const struct lease_grant *grants, uint32_t n);
 int serve_part_grant(struct peers *p, struct link *from, const struct key_ref *keys, uint32_t n, int64_t ttl_ns,
                      serve_granted_fn *done, void *arg);

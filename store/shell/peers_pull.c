@@ -196,6 +196,7 @@ static int make_puller(struct taking *q)
                                  .max_leases = LEASES_AT_A_TIME,
                                  .max_lease_bytes = s->region.pool.bytes,
                                  .read_bytes = READ_BYTES,
+                                 .fresh_ns = s->settings.fresh_ns,
                                  .hash_seed = s->region.super->hash_seed};
     return pull_create(&q->puller, &config);
 }

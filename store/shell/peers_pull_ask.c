@@ -203,15 +203,14 @@ static void read_lease(const struct peers *p, uint16_t member, int32_t status, c
                                       .segment_log2 = l->segment};
 }
 
-/* Any member may know: where they are too many to be named, the puller takes it for a home that says nothing. */
+/* Any member may know. */
 static void everyone(const struct peers *p, struct pull_answer *out, uint16_t *missing)
 {
     for (uint32_t i = 0; i < p->n_members; i++) {
         if (i != p->self && out->n_missing < PULL_MISSING_MAX)
             missing[out->n_missing++] = (uint16_t)i;
     }
-    if (p->n_members - 1 > PULL_MISSING_MAX)
-        out->n_missing = PULL_MISSING_MAX + 1;
+    out->many = p->n_members - 1 > PULL_MISSING_MAX;
 }
 
 static void read_answer(const struct peers *p, uint16_t member, const struct wire_answer *from, struct pull_answer *out,
@@ -238,7 +237,8 @@ static void read_answer(const struct peers *p, uint16_t member, const struct wir
             everyone(p, out, missing);
             return;
         }
-        out->n_missing = from->flags & WIRE_MORE ? PULL_MISSING_MAX + 1 : from->n;
+        out->many = from->flags & WIRE_MORE;
+        out->n_missing = from->n;
         memcpy(missing, from->missing, from->n * sizeof *missing);
     }
 }

@@ -319,6 +319,10 @@ void serve_part_lease(struct peers *p, struct link *from, const struct wire_mess
     struct key_ref keys[LEASE_KEYS_MAX];
     struct wire_item item;
     uint32_t n = 0;
+    if (home_part_held(p)) {
+        link_refuse(from, WIRE_LEASE, m->head.id, BERTH_ENOTNOW);
+        return;
+    }
     while (n < LEASE_KEYS_MAX && wire_next(items, &item) == 1)
         keys[n++] = item.key;
     bool fits = WIRE_HEAD + (n + 1) * LEASED_BYTES <= from->other.largest;
@@ -338,6 +342,8 @@ int serve_part_grant(struct peers *p, struct link *from, const struct key_ref *k
 {
     if (n == 0 || n > LEASE_KEYS_MAX || p->server->dispatching)
         return -EINVAL;
+    if (home_part_held(p))
+        return BERTH_ENOTNOW;
     struct promise *q = promise_make(p->serve, PROMISE_GRANT, from, 0, n);
     if (!q)
         return -ENOMEM;

@@ -99,6 +99,8 @@ static json_t *slots_json(const struct server *s, const struct node_status *st)
     put(o, "grants", st->grants);
     put(o, "retired", st->retired);
     put(o, "held", st->held);
+    put(o, "tombstones", st->tombstones);
+    put(o, "tombstones_unknown", st->tombstones_unknown);
     put(o, "slabs", st->slabs.slabs);
     put(o, "runs", st->slabs.runs);
     put(o, "free_units", st->slabs.free_units);

@@ -450,6 +450,14 @@ static void learning_homes(void **state)
     script_says(s, take(CMD_PULL_ASK), HOME_LEARNING, first, 3);
     script_says(s, take(CMD_PULL_ASK), HOME_LEARNING, &first[2], 1);
     expect_done(2, BERTH_EUNSURE);
+    /* More than can be named: the home says nothing, which is no fault of its. */
+    script_pull(s, 3, "k", PULL_BUFFER, 0, 0);
+    script_says(s, take(CMD_PULL_ASK), HOME_LEARNING, NULL, PULL_MISSING_MAX + 1);
+    script_says(s, take(CMD_PULL_ASK), HOME_LEARNING, NULL, PULL_MISSING_MAX + 1);
+    expect_done(3, BERTH_EUNSURE);
+    struct pull_status st;
+    pull_status(s->p, &st);
+    assert_int_equal(st.counter[PULL_BAD_ANSWERS], 0);
     expect_nothing();
 }
 
