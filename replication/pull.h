@@ -243,6 +243,7 @@ struct pull_command {
     uint64_t lease, generation, offset, length, token;
     uint32_t slot;
     struct pull_target target;
+    bool whole; /* READ: of all of the object, so that its checksum made in passing is of use */
 };
 
 /* ---- the puller ---- */
@@ -272,7 +273,8 @@ struct pull_config {
     int64_t wait_min_ns, wait_max_ns;           /* WAIT: pauses, doubled; 0: 1 ms, 100 ms */
     uint32_t wait_tries;                        /* pauses at most; 0: 1,000,000 */
     uint32_t stale_max;                         /* STALEs that are asked again; 0: 3 */
-    uint64_t window_bytes, source_window_bytes; /* in flight in all, from one member; 0: 64 MiB, 32 MiB */
+    uint64_t window_bytes, source_window_bytes; /* in flight in all, from one member; 0: 64 MiB, 32 MiB. READs of up to
+                                                   64 KiB have an eighth of each besides */
     uint64_t read_bytes;                        /* of one READ; 0: 4 MiB */
     uint64_t rate;       /* bytes per second that a transfer makes at least, for estimates; 0: 100 MB/s */
     int64_t latency_ns;  /* and its latency; 0: 1 ms */

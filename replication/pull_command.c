@@ -29,6 +29,7 @@ static void show_read(const struct read *r, struct pull_command *c)
     c->generation = r->generation;
     c->length = r->length;
     c->target = (struct pull_target){.kind = f->destination, .name = f->target.name, .at = r->at};
+    c->whole = r->offset == 0 && r->length == f->record.size;
     c->offset = f->lease ? f->lease->terms.offset + r->offset : 0;
     c->slot = f->lease ? f->lease->terms.slot : 0;
 }

@@ -195,7 +195,7 @@ struct member {
     struct timer timer; /* release */
     struct out release;
     uint64_t incarnation;
-    uint64_t flying;
+    uint64_t flying, small; /* bytes in flight; of these in small READs */
     const char *transport;
     uint32_t n_rpcs;
     bool up, proven;
@@ -224,7 +224,7 @@ struct puller {
     struct pull_table requests, fetches_by_key, fetches_by_id, seeks, reads, rpcs, floors;
     struct list fetches, asks, grants, sources, outs, dead_requests, dead_fetches, turning, floors_by_time;
     struct member *members;
-    uint64_t n_keys, n_seeks, flying, n_timers;
+    uint64_t n_keys, n_seeks, flying, small, n_timers;
     struct floor_bucket *floor_bucket; /* max_floors of them */
     uint32_t sample_turn;
     struct pull_command command;

@@ -68,8 +68,28 @@ void tcp_dirty(struct tcp_lane *lane)
     lane->dirty = true;
     TAILQ_INSERT_TAIL(&ctx->dirty, lane, dirty_link);
     uint64_t one = 1;
-    if (!ctx->in_turn && !ctx->kicked && write(ctx->kick_fd, &one, sizeof one) == (ssize_t)sizeof one) {
+    if (!ctx->in_turn && !ctx->kicked && !ctx->config.flushed &&
+        write(ctx->kick_fd, &one, sizeof one) == (ssize_t)sizeof one) {
         ctx->kicked = true;
+    }
+}
+
+void tcp_lazy(struct tcp_lane *lane)
+{
+    if (!lane->lazy && lane->fd >= 0) {
+        lane->lazy = true;
+        TAILQ_INSERT_TAIL(&lane->ctx->lazy, lane, lazy_link);
+    }
+}
+
+/* What was put off in the last turn. */
+static void hurry(struct tcp *ctx)
+{
+    struct tcp_lane *lane;
+    while ((lane = TAILQ_FIRST(&ctx->lazy))) {
+        TAILQ_REMOVE(&ctx->lazy, lane, lazy_link);
+        lane->lazy = false;
+        tcp_dirty(lane);
     }
 }
 
@@ -169,6 +189,7 @@ static void init(struct tcp *ctx, const struct transport_config *config, const s
     ctx->timer_at = INT64_MAX;
     TAILQ_INIT(&ctx->strangers);
     TAILQ_INIT(&ctx->dirty);
+    TAILQ_INIT(&ctx->lazy);
     TAILQ_INIT(&ctx->dead_lanes);
     TAILQ_INIT(&ctx->connections);
     TAILQ_INIT(&ctx->wanting);
@@ -333,13 +354,18 @@ static int tcp_turn(void *arg)
     int n = 0, result = 1;
     tcp_enter(ctx);
     ctx->in_turn = true;
+    hurry(ctx);
     for (int round = 0; round < ROUNDS_MAX && moved < ctx->config.turn_bytes; round++) {
         n = epoll_wait(ctx->epoll_fd, event, EVENTS_MAX, 0);
         if (n <= 0) {
             result = n == 0 || errno == EINTR ? 0 : -errno;
+            send_dirty(ctx, true);
             break;
         }
         moved += one_round(ctx, event, n);
+    }
+    if (result == 0 && !TAILQ_EMPTY(&ctx->lazy)) {
+        result = 1;
     }
     ctx->in_turn = false;
     tcp_leave(ctx);

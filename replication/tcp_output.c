@@ -56,7 +56,12 @@ void tcp_frame(struct tcp_connection *c, const struct frame *f)
     if (tcp_bytes_add(&lane->later, head, sizeof head) < 0) {
         break_off(lane); /* a lost frame would leave the two sides in disagreement */
     }
-    tcp_dirty(lane);
+    /* Sending costs as much as a whole wake-up, and whoever waits for the bytes that have just come is not yet told. */
+    if (f->type == FRAME_DONE) {
+        tcp_lazy(lane);
+    } else {
+        tcp_dirty(lane);
+    }
 }
 
 static size_t waiting(const struct tcp_lane *lane)

@@ -122,6 +122,8 @@ struct transport_config {
     uint32_t socket_buffer;  /* bytes, SO_SNDBUF and SO_RCVBUF: the kernel's tuning */
     uint32_t message_queue;  /* bytes of messages that wait for one peer: 1 MiB */
     uint32_t turn_bytes;     /* bytes moved in one turn, about: 1 MiB */
+    bool flushed;            /* whoever calls send, read or cancel outside of a turn calls flush soon afterwards: the
+                              * descriptor is not made readable for that */
     uint32_t connections;    /* peers at most, in and out: 1,024 */
     uint32_t unfinished;     /* connections that have not said who they are: 64; the oldest makes room for a new one */
     int64_t connect_timeout_ns; /* from connect to connected, and from accept to accepted: 3 s */

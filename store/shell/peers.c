@@ -13,6 +13,7 @@
 #include <time.h>
 
 #define STRANGERS_NS INT64_C(1000000000) /* a line about them at most so often */
+#define TURN_BYTES (128u << 10)          /* of payload, before clients have their turn: some tens of microseconds */
 
 /* ---- clocks ---- */
 
@@ -147,7 +148,8 @@ static int open_transport(struct peers *p, char *why, size_t why_size)
 {
     struct server *s = p->server;
     bool listens = strcmp(s->settings.listen, "off") != 0;
-    struct transport_config config = {.listen = listens ? s->settings.listen : NULL};
+    struct transport_config config = {
+        .listen = listens ? s->settings.listen : NULL, .turn_bytes = TURN_BYTES, .flushed = true};
     p->transport = &tcp_transport;
     int e = p->transport->open(&p->context, &config, &peers_events, p, why, why_size);
     if (e < 0) {
@@ -277,9 +279,12 @@ bool peers_turn(struct peers *p)
         return false;
     int64_t now = peers_mono(p);
     bool any = p->readable || p->again;
-    if (!any && peers_timer(p) > now)
+    if (!any && peers_timer(p) > now) {
+        p->heard = false;
         return false;
+    }
     p->again = false;
+    p->heard = p->readable;
     if (p->readable) {
         int rc = p->transport->turn(p->context);
         p->readable = rc > 0;
@@ -310,6 +315,20 @@ int64_t peers_timer(const struct peers *p)
         return INT64_MAX;
     int64_t parts = sooner(home_part_timer(p), sooner(serve_part_timer(p), pull_part_timer(p)));
     return sooner(parts, sooner(p->strangers_due, links_timer(p)));
+}
+
+bool peers_heard(const struct peers *p)
+{
+    return p && p->heard;
+}
+
+void peers_look(struct peers *p)
+{
+    struct pollfd fd = {.events = POLLIN};
+    if (!p || p->readable)
+        return;
+    fd.fd = p->transport->descriptor(p->context);
+    p->readable = poll(&fd, 1, 0) > 0;
 }
 
 bool peers_busy(const struct peers *p)
