@@ -6,7 +6,8 @@
  * on polling would only keep the client from running.
  *
  * The same of peers, with a budget of its own: after something came from them, or was sent, the node looks for more for a
- * while. Not where it has just answered a client of its own CPU, who is to run now.
+ * while. Not where it has just answered a client of its own CPU, who is to run now; nor where the client that asks
+ * spins on the other of two CPUs, which the peer may need.
  */
 #include "store/shell/loop.h"
 
@@ -25,6 +26,7 @@
 #define BUDGET_FIRST_NS 10000
 #define WAKE_NS \
     30000 /* what a wake-up takes: a peer's answer that the node slept for was there so long before, about */
+#define ELSEWHERE_NS 1000000
 #define STALL_FIRST_NS 1000000    /* first sleep while a session waits for room in its reply ring .. */
 #define STALL_MAX_NS 1000000000LL /* .. and the longest: each is twice the last */
 
@@ -67,7 +69,9 @@ static void commit_ready(void *arg, int events)
 void loop_spin(struct server *s)
 {
     /* Not those that this process may use: a node tied to one CPU may well poll while its clients run on others. */
-    bool alone = sysconf(_SC_NPROCESSORS_ONLN) < 2;
+    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    bool alone = cpus < 2;
+    s->few_cpus = cpus <= 2;
     s->budget_max_ns = alone ? 0 : (int64_t)s->settings.spin_us * 1000;
 }
 
@@ -168,6 +172,7 @@ static void learn(struct server *s, const struct session *c)
     }
     s->slept = false;
     s->patience_ns = shares_cpu(s, c) ? 0 : s->budget_ns;
+    s->elsewhere = shares_cpu(s, c) ? 0 : s->now.mono;
 }
 
 static void learn_peers(struct server *s)
@@ -193,6 +198,8 @@ static bool turn_peers(struct server *s)
 
 static bool awaits_peers(const struct server *s, int64_t now)
 {
+    if (s->few_cpus && now - s->elsewhere < ELSEWHERE_NS)
+        return false;
     return s->peers && now - s->peers_active < s->peers_budget_ns;
 }
 

@@ -3,6 +3,7 @@
 
 #include "replication/tcp.h"
 #include "store/shell/log.h"
+#include "store/shell/session.h"
 #include "store/shell/watch.h"
 
 #include <errno.h>
@@ -13,7 +14,8 @@
 #include <time.h>
 
 #define STRANGERS_NS INT64_C(1000000000) /* a line about them at most so often */
-#define TURN_BYTES (128u << 10)          /* of payload, before clients have their turn: some tens of microseconds */
+#define TURN_BYTES (128u << 10)          /* of payload in one turn of the transport: some tens of microseconds */
+#define TURNS_MAX 4u                     /* one after the other, while nobody waits */
 
 /* ---- clocks ---- */
 
@@ -273,6 +275,30 @@ static void tell_seen(struct peers *p)
     dispatch(p->server, &ev);
 }
 
+static bool client_waits(const struct server *s)
+{
+    for (unsigned i = 0; i < s->n_sessions; i++) {
+        if (session_has_work(s->sessions[i]))
+            return true;
+    }
+    return false;
+}
+
+/* Several turns at once save wake-ups of clients, whose pulls are then done together; but not where a client has asked
+ * something meanwhile, or a small transfer is done, which somebody may wait for alone. */
+static void turn_transport(struct peers *p)
+{
+    p->hurry = false;
+    for (unsigned i = 0; i < TURNS_MAX && p->readable && !p->hurry && (i == 0 || !client_waits(p->server)); i++) {
+        int rc = p->transport->turn(p->context);
+        p->readable = rc > 0;
+        if (rc < 0 && !p->broken) {
+            log_event(LOG_ERROR, "the transport to peers does not work any more: %s", strerror(-rc));
+            p->broken = true;
+        }
+    }
+}
+
 bool peers_turn(struct peers *p)
 {
     if (!p)
@@ -285,14 +311,7 @@ bool peers_turn(struct peers *p)
     }
     p->again = false;
     p->heard = p->readable;
-    if (p->readable) {
-        int rc = p->transport->turn(p->context);
-        p->readable = rc > 0;
-        if (rc < 0 && !p->broken) {
-            log_event(LOG_ERROR, "the transport to peers does not work any more: %s", strerror(-rc));
-            p->broken = true;
-        }
-    }
+    turn_transport(p);
     tell_strangers(p, now);
     tell_seen(p);
     now = peers_mono(p);

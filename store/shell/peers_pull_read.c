@@ -8,6 +8,7 @@
 
 #define HASH_TURN_BYTES (512u << 10) /* hashed at a time: some tens of microseconds of the node's thread */
 #define READ_CHAINS 4096u
+#define SMALL_READ (16u << 10) /* the transport sends such ahead of others */
 
 struct read_op {
     struct told told;
@@ -90,6 +91,7 @@ static void complete(struct transfer *t)
 {
     struct read_op *r = t->owner;
     pull_table_remove(&r->part->reads, &r->by_id);
+    r->part->peers->hurry |= t->bytes <= SMALL_READ;
     tell_read(r, t->status, t->received); /* over tcp the kernel copies on a CPU of this node */
 }
 

@@ -134,6 +134,8 @@ struct server {
     bool slept;           /* since `active` */
     int64_t peers_active; /* when peers had something last, or were asked something; 0: nothing is expected of them */
     int64_t peers_budget_ns; /* what is spent on polling after that; learnt as budget_ns */
+    int64_t elsewhere;       /* when a client of another CPU asked something last */
+    bool few_cpus;           /* two or one: one for this node, one for a client that spins, none for a peer */
     bool peers_slept;        /* since peers_active */
     int cpu;
     int timer_fd;
