@@ -289,10 +289,10 @@ static void print_more(const struct pull_run *r, double iperf3)
     for (unsigned i = 0; i < WAYS; i++)
         pull_row_print(&r->way[i]);
     printf("  %-10s %s\n", "iperf3", iperf3 > 0 ? bench_text_of_rate(rate, iperf3) : "not installed");
-    printf("  %-10s %llu asks, %llu of leases, %llu renewals, %llu messages; %llu of %llu pulls verified\n", "requests",
-           (unsigned long long)(z->asks - a->asks), (unsigned long long)(z->leases - a->leases),
-           (unsigned long long)(z->renews - a->renews), (unsigned long long)(z->messages - a->messages),
-           (unsigned long long)(z->verified - a->verified), (unsigned long long)(z->pulled - a->pulled));
+    printf("  %-10s %lld asks, %lld of leases, %lld renewals, %lld messages; %lld of %lld pulls verified\n", "requests",
+           (long long)(z->asks - a->asks), (long long)(z->leases - a->leases), (long long)(z->renews - a->renews),
+           (long long)(z->messages - a->messages), (long long)(z->verified - a->verified),
+           (long long)(z->pulled - a->pulled));
 }
 
 static void report(struct pull_run *r)

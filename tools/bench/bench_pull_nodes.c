@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <netinet/in.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -163,21 +164,27 @@ static int status_of(struct berth *b, json_t **status)
     return *status ? 0 : -ENOMEM;
 }
 
-static int add_counts(struct berth *b, struct pull_counts *c)
+/* Adds what the reader counted, or takes it off. */
+static int add_counts(struct berth *b, struct pull_counts *c, int sign)
 {
+    static const struct {
+        const char *path;
+        size_t at;
+    } figures[] = {{"pull/asks", offsetof(struct pull_counts, asks)},
+                   {"pull/leases", offsetof(struct pull_counts, leases)},
+                   {"pull/renews", offsetof(struct pull_counts, renews)},
+                   {"pull/verified", offsetof(struct pull_counts, verified)},
+                   {"pull/done", offsetof(struct pull_counts, pulled)}};
     json_t *status, *peer;
     size_t i;
     int error = status_of(b, &status);
 
     if (error)
         return error;
-    c->asks += (uint64_t)cli_json_int(status, "pull/asks");
-    c->leases += (uint64_t)cli_json_int(status, "pull/leases");
-    c->renews += (uint64_t)cli_json_int(status, "pull/renews");
-    c->verified += (uint64_t)cli_json_int(status, "pull/verified");
-    c->pulled += (uint64_t)cli_json_int(status, "pull/done");
+    for (i = 0; i < sizeof(figures) / sizeof(*figures); i++)
+        *(int64_t *)(void *)((uint8_t *)c + figures[i].at) += sign * cli_json_int(status, figures[i].path);
     json_array_foreach(json_object_get(status, "peers"), i, peer) c->messages +=
-        (uint64_t)(cli_json_int(peer, "messages_in") + cli_json_int(peer, "messages_out"));
+        sign * (cli_json_int(peer, "messages_in") + cli_json_int(peer, "messages_out"));
     json_decref(status);
     return 0;
 }
@@ -185,7 +192,7 @@ static int add_counts(struct berth *b, struct pull_counts *c)
 int pull_nodes_counts(struct pull_nodes *n, struct pull_counts *c)
 {
     *c = n->counts;
-    return add_counts(n->b->b, c);
+    return add_counts(n->b->b, c, 1);
 }
 
 static void wait_a_little(void)
@@ -250,7 +257,7 @@ static void close_reader(struct pull_nodes *n)
     struct bench *b = n->b;
 
     if (b->b && b->b != n->owner_b)
-        add_counts(b->b, &n->counts);
+        add_counts(b->b, &n->counts, 1);
     berth_queue_close(b->queue);
     b->queue = NULL;
     if (b->b != n->owner_b)
@@ -273,6 +280,8 @@ int pull_nodes_reader(struct pull_nodes *n)
     error = wait_connected(n, end);
     if (!error)
         error = wait_published(n, end);
+    if (!error)
+        error = add_counts(b->b, &n->counts, -1);
     return error ? cli_fail(error, b->which->name, "the reader and the owner did not come together") : 0;
 }
 

@@ -12,7 +12,7 @@
 
 /* What a reader counted: requests to others, and messages of any kind in both directions. */
 struct pull_counts {
-    uint64_t asks, leases, renews, messages, verified, pulled;
+    int64_t asks, leases, renews, messages, verified, pulled;
 };
 
 struct pull_nodes {
@@ -23,7 +23,7 @@ struct pull_nodes {
     char list[256]; /* "peers=.." */
     uint64_t bytes; /* of the reader's pool */
     cpu_set_t owner_cpus, reader_cpus;
-    struct pull_counts counts; /* of readers that were closed */
+    struct pull_counts counts; /* of readers that were closed, what their opening took left out */
 };
 
 /* Which CPUs owner and reader have: with --pin one each; else all that this process has. 0, or an exit code after the
