@@ -11,13 +11,20 @@
 #include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
-
-#include "tools/bench/bench.h"
 
 #define ASKED_MAX 64u  /* questions that the owner reads at a time */
 #define STRIDE 7919u   /* between blocks that follow each other: no order that a prefetcher finds */
 #define FIRST_BYTE 'r' /* the owner is ready */
+
+static int64_t now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
+}
 
 /* ---- the owner ---- */
 
@@ -145,7 +152,7 @@ static int ask(struct bench_raw *r, uint64_t from, uint64_t to)
     unsigned n = 0;
 
     for (; from < to; from++) {
-        r->since[from % r->depth] = bench_now();
+        r->since[from % r->depth] = now();
         block[n++] = r->next++ % r->blocks;
         if (n == ASKED_MAX || from + 1 == to) {
             if (send(r->fd, block, n * sizeof(*block), MSG_NOSIGNAL) != (ssize_t)(n * sizeof(*block)))
@@ -177,7 +184,7 @@ int bench_raw_read(struct bench_raw *r, uint64_t n, struct bench_stat *stat)
     for (uint64_t i = 0; i < n && !error; i++) {
         error = take(r, i);
         if (!error && stat)
-            stat_note(stat, (uint64_t)(bench_now() - r->since[i % r->depth]) * 1000, 1);
+            stat_note(stat, (uint64_t)(now() - r->since[i % r->depth]) * 1000, 1);
         if (!error && i + r->depth < n)
             error = ask(r, i + r->depth, i + r->depth + 1);
     }
