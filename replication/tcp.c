@@ -78,18 +78,30 @@ void tcp_lazy(struct tcp_lane *lane)
 {
     if (!lane->lazy && lane->fd >= 0) {
         lane->lazy = true;
+        lane->lazy_due = tcp_now() + lane->ctx->config.done_ns;
         TAILQ_INSERT_TAIL(&lane->ctx->lazy, lane, lazy_link);
+        tcp_due(lane->ctx, lane->lazy_due);
     }
 }
 
-/* What was put off in the last turn. */
-static void hurry(struct tcp *ctx)
+/* What has been put off for long enough. In the order of their times. */
+static void hurry(struct tcp *ctx, int64_t now)
 {
     struct tcp_lane *lane;
-    while ((lane = TAILQ_FIRST(&ctx->lazy))) {
-        TAILQ_REMOVE(&ctx->lazy, lane, lazy_link);
-        lane->lazy = false;
+    while ((lane = TAILQ_FIRST(&ctx->lazy)) && lane->lazy_due <= now) {
+        tcp_not_lazy(lane);
         tcp_dirty(lane);
+    }
+    if (lane) {
+        tcp_due(ctx, lane->lazy_due);
+    }
+}
+
+void tcp_not_lazy(struct tcp_lane *lane)
+{
+    if (lane->lazy) {
+        TAILQ_REMOVE(&lane->ctx->lazy, lane, lazy_link);
+        lane->lazy = false;
     }
 }
 
@@ -142,6 +154,9 @@ static const char *config_fault(const struct transport_config *c)
     }
     if (c->small > SMALL_MAX) {
         return "small transfers are of at most 32 KiB";
+    }
+    if (c->done_ns < 0 || c->done_ns > DONE_NS_MAX) {
+        return "the time for a DONE to wait is not 0 to 10 ms";
     }
     return c->connect_timeout_ns < 0 || c->silence_ns < 0 ? "a time-out is negative" : NULL;
 }
@@ -282,6 +297,7 @@ static void timer_fired(struct tcp *ctx)
     uint64_t n;
     if (read(ctx->timer_fd, &n, sizeof n) == (ssize_t)sizeof n) {
         ctx->timer_at = INT64_MAX;
+        hurry(ctx, tcp_now());
         tcp_overdue(ctx, tcp_now());
     }
 }
@@ -354,18 +370,13 @@ static int tcp_turn(void *arg)
     int n = 0, result = 1;
     tcp_enter(ctx);
     ctx->in_turn = true;
-    hurry(ctx);
     for (int round = 0; round < ROUNDS_MAX && moved < ctx->config.turn_bytes; round++) {
         n = epoll_wait(ctx->epoll_fd, event, EVENTS_MAX, 0);
         if (n <= 0) {
             result = n == 0 || errno == EINTR ? 0 : -errno;
-            send_dirty(ctx, true);
             break;
         }
         moved += one_round(ctx, event, n);
-    }
-    if (result == 0 && !TAILQ_EMPTY(&ctx->lazy)) {
-        result = 1;
     }
     ctx->in_turn = false;
     tcp_leave(ctx);

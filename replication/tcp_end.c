@@ -72,10 +72,7 @@ void tcp_lane_close(struct tcp_lane *lane)
         TAILQ_REMOVE(&ctx->dirty, lane, dirty_link);
         lane->dirty = false;
     }
-    if (lane->lazy) {
-        TAILQ_REMOVE(&ctx->lazy, lane, lazy_link);
-        lane->lazy = false;
-    }
+    tcp_not_lazy(lane);
     if (lane->linked) {
         TAILQ_REMOVE(&ctx->strangers, lane, link);
         lane->linked = false;

@@ -56,8 +56,9 @@ void tcp_frame(struct tcp_connection *c, const struct frame *f)
     if (tcp_bytes_add(&lane->later, head, sizeof head) < 0) {
         break_off(lane); /* a lost frame would leave the two sides in disagreement */
     }
-    /* Sending costs as much as a whole wake-up, and whoever waits for the bytes that have just come is not yet told. */
-    if (f->type == FRAME_DONE) {
+    /* Sending costs as much as a wake-up, and wakes the owner; whoever waits for the bytes that have just come is told
+     * first, and will often want more: one message for both. */
+    if (f->type == FRAME_DONE && lane->ctx->config.done_ns > 0) {
         tcp_lazy(lane);
     } else {
         tcp_dirty(lane);
@@ -288,6 +289,7 @@ size_t tcp_transmit(struct tcp_lane *lane, size_t quota)
         return 0;
     }
     bool left;
+    tcp_not_lazy(lane);
     size_t sent = send_batches(lane, quota, &left);
     bool room = lane->c->room_wanted && lane->kind == LANE_CONTROL;
     tcp_arm(lane, EPOLLIN | (left || (room && !lane->ctx->in_turn) ? EPOLLOUT : 0));

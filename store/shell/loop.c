@@ -271,7 +271,8 @@ static void set_timer(struct server *s)
     if (at < 1)
         at = 1;
     int64_t wanted = at == INT64_MAX ? 0 : at;
-    if (wanted == s->timer_set)
+    /* Pulls move the time at every turn. Too early costs one look at the next time; setting it costs as much each. */
+    if (wanted == s->timer_set || (s->timer_set && (wanted == 0 || wanted > s->timer_set)))
         return;
     struct itimerspec t = {.it_value = {.tv_sec = wanted / 1000000000, .tv_nsec = wanted % 1000000000}};
     timerfd_settime(s->timer_fd, TFD_TIMER_ABSTIME, &t, NULL);

@@ -15,6 +15,7 @@
 
 #define STRANGERS_NS INT64_C(1000000000) /* a line about them at most so often */
 #define TURN_BYTES (128u << 10)          /* of payload in one turn of the transport: some tens of microseconds */
+#define DONE_NS 500000                   /* an owner keeps a slot so much longer */
 #define TURNS_MAX 4u                     /* one after the other, while nobody waits */
 
 /* ---- clocks ---- */
@@ -151,7 +152,7 @@ static int open_transport(struct peers *p, char *why, size_t why_size)
     struct server *s = p->server;
     bool listens = strcmp(s->settings.listen, "off") != 0;
     struct transport_config config = {
-        .listen = listens ? s->settings.listen : NULL, .turn_bytes = TURN_BYTES, .flushed = true};
+        .listen = listens ? s->settings.listen : NULL, .turn_bytes = TURN_BYTES, .done_ns = DONE_NS, .flushed = true};
     p->transport = &tcp_transport;
     int e = p->transport->open(&p->context, &config, &peers_events, p, why, why_size);
     if (e < 0) {
