@@ -126,8 +126,8 @@ struct transport_config {
                               * descriptor is not made readable for that */
     uint32_t connections;    /* peers at most, in and out: 1,024 */
     uint32_t unfinished;     /* connections that have not said who they are: 64; the oldest makes room for a new one */
-    int64_t done_ns; /* how long the word that a transfer is done may wait for other output to go with, so that both
-                      * wake the owner once; not at all. At most 10 ms */
+    int64_t done_ns; /* how long the word that a transfer is done may wait for other output to go with, so that the
+                      * owner wakes once for both: 0; at most 10 ms */
     int64_t connect_timeout_ns; /* from connect to connected, and from accept to accepted: 3 s */
     int64_t silence_ns;         /* a peer that acknowledges nothing, or takes nothing, for so long is gone: 5 s */
 };
