@@ -1,5 +1,5 @@
-/* copy.h: copies into the pool fused with their checksum, and the checksum of bytes that come piece by piece. The kernels are one text (copy_kernel.h) compiled three
- * times; the best that the CPU has is chosen at run time.
+/* copy.h: copies into the pool fused with their checksum, and the checksum of bytes that come piece by piece. The
+ * kernels are one text (copy_kernel.h) compiled three times; the best that the CPU has is chosen at run time.
  */
 #ifndef BERTH_STORE_COPY_H
 #define BERTH_STORE_COPY_H

@@ -5,9 +5,9 @@
  * node fell asleep makes it longer, one that comes late makes it shorter, down to none. On the CPU that the client runs
  * on polling would only keep the client from running.
  *
- * The same of peers, with a budget of its own: after something came from them, or was sent, the node looks for more for a
- * while. Not where it has just answered a client of its own CPU, who is to run now; nor where the client that asks
- * spins on the other of two CPUs, which the peer may need.
+ * The same of peers, with a budget of its own: after something came from them, or was sent, the node looks for more
+ * for a while. Not where it has just answered a client of its own CPU, who is to run now; nor where the client that
+ * asks spins on the other of two CPUs, which the peer may need.
  */
 #include "store/shell/loop.h"
 

@@ -91,28 +91,6 @@ static void sizes_with(const struct transport_config *reader, const struct trans
     end();
 }
 
-/* The word that the first is done comes with the second at the latest, that of the last by itself. */
-static void done_may_wait(void **unused)
-{
-    static const struct transport_config patient = {.done_ns = 10000000, .flushed = true};
-    struct tcp_job j;
-    (void)unused;
-    begin(&patient, NULL);
-    for (int i = 0; i < 3; i++) {
-        tcp_job_init(&j, &a, 4096, i == 1 ? 100000 : 1000, 1);
-        tcp_job_post(&j);
-        tcp_transport.flush(a.ctx);
-        finish(&j);
-        assert_true(tcp_job_is_right(&j, b.pool));
-        assert_true(b.served >= i);
-        tcp_job_free(&j);
-    }
-    tcp_nodes_until(both, 2, all_served, NULL);
-    assert_int_equal(b.served, 3);
-    assert_int_equal(b.served_errors, 0);
-    end();
-}
-
 static void sizes(void **unused)
 {
     (void)unused;
@@ -594,7 +572,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sizes),
         cmocka_unit_test(sizes_by_sendfile),
-        cmocka_unit_test(done_may_wait),
         cmocka_unit_test(sizes_through_small_sockets),
         cmocka_unit_test(a_large_one),
         cmocka_unit_test(scatter),
