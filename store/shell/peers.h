@@ -61,7 +61,7 @@ void peers_metrics(const struct peers *p, FILE *f);
 json_t *home_part_report(const struct peers *p);
 /* Of what this node takes from others: {done, done_bytes, asks, leases, .. of enum pull_counter, phases}; null without
  * peers. */
-json_t *peers_pull_report(const struct peers *p);
+json_t *pull_part_report(const struct peers *p);
 /* What peers get from this node: an object; and the name of who has a lease. */
 json_t *peers_remote_report(const struct peers *p, const struct node_status *st);
 void peers_holder(const struct peers *p, const struct node_lease_info *l, char *out, size_t size);

@@ -14,7 +14,7 @@ static json_t *phase_json(const struct pull_histogram *h)
     return o;
 }
 
-json_t *peers_pull_report(const struct peers *p)
+json_t *pull_part_report(const struct peers *p)
 {
     struct pull_status st;
     if (!p || !p->pull)
