@@ -243,7 +243,7 @@ struct pull_command {
     uint64_t lease, generation, offset, length, token;
     uint32_t slot;
     struct pull_target target;
-    bool whole; /* READ: of all of the object, so that its checksum made in passing is of use */
+    bool sum; /* READ: of all of the object, which will be verified: its checksum, made in passing, is of use */
 };
 
 /* ---- the puller ---- */

@@ -20,7 +20,7 @@ static void show_rpc(struct puller *p, struct rpc *r, struct pull_command *c)
     }
 }
 
-static void show_read(const struct read *r, struct pull_command *c)
+static void show_read(const struct puller *p, const struct read *r, struct pull_command *c)
 {
     const struct fetch *f = r->fetch;
     c->id = r->id;
@@ -29,7 +29,7 @@ static void show_read(const struct read *r, struct pull_command *c)
     c->generation = r->generation;
     c->length = r->length;
     c->target = (struct pull_target){.kind = f->destination, .name = f->target.name, .at = r->at};
-    c->whole = r->offset == 0 && r->length == f->record.size;
+    c->sum = r->offset == 0 && r->length == f->record.size && prove_sure(p, f);
     c->offset = f->lease ? f->lease->terms.offset + r->offset : 0;
     c->slot = f->lease ? f->lease->terms.slot : 0;
 }
@@ -95,10 +95,10 @@ static void show(struct puller *p, struct out *o, struct pull_command *c)
         show_release(p, CONTAINER(o, struct member, release), c);
         break;
     case CMD_PULL_READ:
-        show_read(CONTAINER(o, struct read, post), c);
+        show_read(p, CONTAINER(o, struct read, post), c);
         break;
     case CMD_PULL_CANCEL_READ:
-        show_read(CONTAINER(o, struct read, cancel), c);
+        show_read(p, CONTAINER(o, struct read, cancel), c);
         break;
     case CMD_PULL_RESERVE:
         show_fetch(p, CONTAINER(o, struct fetch, reserve), c);

@@ -325,6 +325,8 @@ int64_t read_first_estimate(const struct puller *p, uint64_t bytes); /* of a tra
 
 /* ---- pull_prove.c ---- */
 bool prove_ranges(const struct fetch *f); /* what the ranges cover can be hashed and compared */
+/* It will be verified, whatever 1 in `sample` falls on: what is not sure is hashed afterwards, if it is to be. */
+bool prove_sure(const struct puller *p, const struct fetch *f);
 void prove_begin(struct puller *p, struct fetch *f);
 void prove_hashed(struct puller *p, const struct pull_event *ev);
 void prove_stated(struct puller *p, struct fetch *f, int status, uint64_t generation);

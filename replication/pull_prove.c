@@ -145,6 +145,16 @@ static bool wants_proof(struct puller *p, const struct fetch *f)
     return want && f->verifiable;
 }
 
+bool prove_sure(const struct puller *p, const struct fetch *f)
+{
+    bool sure = f->lease && !p->members[f->lease->member].proven;
+    for (const struct list *n = f->items.next; n != &f->items; n = n->next) {
+        const struct request *r = CONTAINER(n, struct item, node)->request;
+        sure = sure || (r->flags & PULL_VERIFY) || r->sample == 1;
+    }
+    return sure;
+}
+
 void prove_begin(struct puller *p, struct fetch *f)
 {
     fetch_phase(p, f, PULL_PROOF);

@@ -114,7 +114,7 @@ void pull_read(struct taking *q, const struct pull_command *c)
                              .progress = progress,
                              .complete = complete,
                              .owner = r};
-    r->hash = c->whole ? checksum_create() : NULL;
+    r->hash = c->sum ? checksum_create() : NULL;
     pull_table_add(&q->reads, &r->by_id, pull_table_mix(r->id));
     int e = !to                                  ? -EFAULT
             : !l || !l->connection || l->closing ? -ENOTCONN
