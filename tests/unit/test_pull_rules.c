@@ -195,6 +195,33 @@ static void small_ones_pass_a_full_window(void **state)
     s->n_kept = 0;
 }
 
+static bool read_sums(uint64_t id, const char *key, uint32_t flags, uint32_t sample, uint64_t size)
+{
+    struct pull_key k = {.key = {.data = key, .size = 1}, .buffer = id, .room = 1u << 30};
+    script_request(s, &(struct pull_request){.id = id,
+                                             .keys = &k,
+                                             .n_keys = 1,
+                                             .destination = PULL_BUFFER,
+                                             .flags = flags,
+                                             .sample = sample,
+                                             .deadline = INT64_MAX});
+    script_found(s, take(CMD_PULL_ASK), 1, 3, 5);
+    script_grant(s, take(CMD_PULL_LEASE), 1, 5, size);
+    bool sum = script_take(s, CMD_PULL_READ)->c.sum;
+    s->n_kept = 0;
+    return sum;
+}
+
+static void sums_only_where_they_are_wanted(void **state)
+{
+    (void)state;
+    assert_true(read_sums(1, "a", 0, 1, 4096));
+    assert_true(read_sums(2, "b", PULL_VERIFY, 0, 4096));
+    assert_false(read_sums(3, "c", 0, 16, 4096)); /* hashed afterwards, if it is one of those */
+    assert_false(read_sums(4, "d", 0, 0, 4096));
+    assert_false(read_sums(5, "e", 0, 1, MIB + 1)); /* two READs: the sum of one is of no use */
+}
+
 static void long_transfers_renew(void **state)
 {
     (void)state;
@@ -498,6 +525,7 @@ int main(void)
         CASE(wait_asks_again),
         CASE(windows_are_shared_fairly),
         CASE(small_ones_pass_a_full_window),
+        CASE(sums_only_where_they_are_wanted),
         CASE(long_transfers_renew),
         CASE(no_post_without_time),
         CASE(recall_and_release),
