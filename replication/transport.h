@@ -8,8 +8,8 @@
  *
  * Three states of a transfer, never mixed up: posted (the destination belongs to the transport), completed (every
  * part's fate is known and the destination is quiet: the transport never writes there again), consumable (its lease
- * was good after the last completion, or its checksum is right). The transport knows the first two; the puller says
- * the third, and hands out bytes in no other.
+ * was good after the last completion, or its checksum is right). The transport knows the first two, in `state`; the
+ * third is the puller's to find out, and it hands out bytes in no other.
  *
  * Trust: nothing that a peer sends is believed. What does not fit the protocol ends the connection, with a cause.
  */
@@ -33,13 +33,13 @@ struct connection {
     void *user;                       /* the caller's own */
     char peer[TRANSPORT_ADDRESS_MAX]; /* HOST:PORT of the other end, in digits */
     bool incoming;                    /* the other end has connected to us */
+    int64_t heard_ns;                 /* CLOCK_MONOTONIC: it last sent anything, payload or message; 0: nothing yet */
 };
 
 enum transfer_state {
     TRANSFER_IDLE,
-    TRANSFER_POSTED,    /* the destination belongs to the transport */
-    TRANSFER_COMPLETED, /* every part's fate is known, nothing is written any more; the bytes are not yet proven */
-    TRANSFER_CONSUMABLE /* set by the puller: lease deadline or checksum checked after the last completion */
+    TRANSFER_POSTED,   /* the destination belongs to the transport */
+    TRANSFER_COMPLETED /* every part's fate is known, nothing is written any more; the bytes are not yet proven */
 };
 
 /* A one-sided read of `bytes` at `offset` of the peer's pool into `to`. The structure and the list are the caller's,
