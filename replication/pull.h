@@ -284,7 +284,8 @@ struct pull_command {
     uint32_t slot;
     struct pull_target target;
     uint8_t *scratch; /* HASH: of parts that say so */
-    bool whole;       /* READ: its sum is the object's checksum, if it is told (EV_PULL_READ) */
+    bool
+        sum; /* READ: of all of an object without segments, which will be verified: its checksum, made in passing, is of use */
 };
 
 /* ---- the puller ---- */
@@ -315,7 +316,8 @@ struct pull_config {
     /* Whether the local pool has the key by now: asked where it is nowhere else. NULL: never. */
     bool (*here)(void *env, const struct pull_key *key);
     bool watch;                                 /* the shell takes CMD_PULL_WATCH */
-    uint64_t window_bytes, source_window_bytes; /* in flight in all, from one member; 0: 64 MiB, 32 MiB */
+    uint64_t window_bytes, source_window_bytes; /* in flight in all, from one member; 0: 64 MiB, 32 MiB. READs of up to
+                                                   64 KiB have an eighth of each besides */
     uint64_t read_bytes;                        /* of one READ; 0: 4 MiB */
     uint64_t rate;       /* bytes per second that a transfer makes at least, for estimates; 0: 100 MB/s */
     int64_t latency_ns;  /* and its latency; 0: 1 ms */

@@ -206,7 +206,7 @@ struct member {
     struct timer timer; /* release */
     struct out release;
     uint64_t incarnation;
-    uint64_t flying;
+    uint64_t flying, small; /* bytes in flight; of these in small READs */
     const char *transport;
     struct pull_source sums; /* in_flight, transport: not kept here */
     uint32_t n_rpcs;
@@ -236,7 +236,7 @@ struct puller {
     struct pull_table requests, fetches_by_key, fetches_by_id, seeks, reads, rpcs, floors;
     struct list fetches, asks, grants, sources, outs, dead_requests, dead_fetches, turning, floors_by_time;
     struct member *members;
-    uint64_t n_keys, n_seeks, flying, n_timers;
+    uint64_t n_keys, n_seeks, flying, small, n_timers;
     uint64_t scratch;                  /* bytes of all fetches */
     struct floor_bucket *floor_bucket; /* max_floors of them */
     uint32_t sample_turn;
@@ -348,6 +348,8 @@ int64_t read_first_estimate(const struct puller *p, uint64_t bytes); /* of a tra
 /* ---- pull_prove.c ---- */
 bool prove_ranges(const struct fetch *f);                   /* what the ranges cover can be hashed and compared */
 bool prove_wanted(struct puller *p, const struct fetch *f); /* by those who wait now; a sample is drawn */
+/* It will be verified, whatever 1 in `sample` falls on: what is not sure is hashed afterwards, if it is to be. */
+bool prove_sure(const struct puller *p, const struct fetch *f);
 void prove_begin(struct puller *p, struct fetch *f);
 void prove_hashed(struct puller *p, const struct pull_event *ev);
 void prove_stated(struct puller *p, struct fetch *f, int status, uint64_t generation);

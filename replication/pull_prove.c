@@ -152,6 +152,16 @@ static bool plan(struct fetch *f)
     return true;
 }
 
+bool prove_sure(const struct puller *p, const struct fetch *f)
+{
+    bool sure = f->lease && !p->members[f->lease->member].proven;
+    for (const struct list *n = f->items.next; n != &f->items; n = n->next) {
+        const struct request *r = CONTAINER(n, struct item, node)->request;
+        sure = sure || (r->flags & PULL_VERIFY) || r->sample == 1;
+    }
+    return sure;
+}
+
 void prove_begin(struct puller *p, struct fetch *f)
 {
     fetch_phase(p, f, PULL_PROOF);

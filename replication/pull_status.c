@@ -145,7 +145,7 @@ static const char *check_sums(const struct puller *p)
 
 const char *pull_check(const struct puller *p)
 {
-    uint64_t flying = 0, reads = 0, seeking = 0, by_member = 0;
+    uint64_t flying = 0, reads = 0, seeking = 0, by_member = 0, small = 0;
     for (const struct list *n = p->fetches.next; n != &p->fetches; n = n->next) {
         const char *bad = check_fetch(CONTAINER(n, struct fetch, all), &flying, &reads, &seeking);
         if (bad) {
@@ -154,8 +154,9 @@ const char *pull_check(const struct puller *p)
     }
     for (uint16_t i = 0; i < p->config.n_members; i++) {
         by_member += p->members[i].flying;
+        small += p->members[i].small;
     }
-    if (flying != p->flying || flying != by_member || reads != p->reads.count) {
+    if (flying != p->flying || flying != by_member || small != p->small || small > flying || reads != p->reads.count) {
         return "the windows' bytes are not those of the READs";
     }
     if (p->n_seeks > seeking || p->n_seeks != p->seeks.count) {

@@ -3,6 +3,7 @@
 
 #include "replication/tcp.h"
 #include "store/shell/log.h"
+#include "store/shell/session.h"
 #include "store/shell/watch.h"
 
 #include <errno.h>
@@ -13,6 +14,9 @@
 #include <time.h>
 
 #define STRANGERS_NS INT64_C(1000000000) /* a line about them at most so often */
+#define TURN_BYTES (128u << 10)          /* of payload in one turn of the transport: some tens of microseconds */
+#define DONE_NS 500000                   /* an owner keeps a slot so much longer */
+#define TURNS_MAX 4u                     /* one after the other, while nobody waits */
 
 /* ---- clocks ---- */
 
@@ -153,7 +157,8 @@ static int open_transport(struct peers *p, char *why, size_t why_size)
 {
     struct server *s = p->server;
     bool listens = strcmp(s->settings.listen, "off") != 0;
-    struct transport_config config = {.listen = listens ? s->settings.listen : NULL};
+    struct transport_config config = {
+        .listen = listens ? s->settings.listen : NULL, .turn_bytes = TURN_BYTES, .done_ns = DONE_NS, .flushed = true};
     p->transport = &tcp_transport;
     int e = p->transport->open(&p->context, &config, &peers_events, p, why, why_size);
     if (e < 0) {
@@ -290,16 +295,21 @@ static int64_t next_due(const struct peers *p)
     return sooner(parts, sooner(p->strangers_due, links_timer(p)));
 }
 
-bool peers_turn(struct peers *p)
+static bool client_waits(const struct server *s)
 {
-    if (!p)
-        return false;
-    int64_t now = peers_mono(p);
-    bool any = p->readable || p->again;
-    if (!any && p->due > now)
-        return false;
-    p->again = false;
-    if (p->readable) {
+    for (unsigned i = 0; i < s->n_sessions; i++) {
+        if (session_has_work(s->sessions[i]))
+            return true;
+    }
+    return false;
+}
+
+/* Several turns at once save wake-ups of clients, whose pulls are then done together; but not where a client has asked
+ * something meanwhile, or a small transfer is done, which somebody may wait for alone. */
+static void turn_transport(struct peers *p)
+{
+    p->hurry = false;
+    for (unsigned i = 0; i < TURNS_MAX && p->readable && !p->hurry && (i == 0 || !client_waits(p->server)); i++) {
         int rc = p->transport->turn(p->context);
         p->readable = rc > 0;
         if (rc < 0 && !p->broken) {
@@ -307,6 +317,21 @@ bool peers_turn(struct peers *p)
             p->broken = true;
         }
     }
+}
+
+bool peers_turn(struct peers *p)
+{
+    if (!p)
+        return false;
+    int64_t now = peers_mono(p);
+    bool any = p->readable || p->again;
+    if (!any && p->due > now) {
+        p->heard = false;
+        return false;
+    }
+    p->again = false;
+    p->heard = p->readable;
+    turn_transport(p);
     tell_strangers(p, now);
     tell_seen(p);
     now = peers_mono(p);
@@ -322,6 +347,20 @@ bool peers_turn(struct peers *p)
 int64_t peers_timer(const struct peers *p)
 {
     return p ? p->due : INT64_MAX;
+}
+
+bool peers_heard(const struct peers *p)
+{
+    return p && p->heard;
+}
+
+void peers_look(struct peers *p)
+{
+    struct pollfd fd = {.events = POLLIN};
+    if (!p || p->readable)
+        return;
+    fd.fd = p->transport->descriptor(p->context);
+    p->readable = poll(&fd, 1, 0) > 0;
 }
 
 bool peers_busy(const struct peers *p)

@@ -28,6 +28,10 @@ int peers_open(struct peers **out, struct server *s, char *why, size_t why_size)
 bool peers_turn(struct peers *p);
 /* When peers_turn is wanted by the clock (server_clock); INT64_MAX: not at all. */
 int64_t peers_timer(const struct peers *p);
+/* Whether something had come from peers in the last peers_turn. */
+bool peers_heard(const struct peers *p);
+/* While the node polls: looks whether something has come, for the next peers_turn. One system call. */
+void peers_look(struct peers *p);
 /* Something is left to be done at once: the node must not sleep. */
 bool peers_busy(const struct peers *p);
 

@@ -125,6 +125,8 @@ struct peers {
     uint64_t clients[PEERS_CLIENTS_MAX / 64]; /* bit i: the number PEERS_CLIENTS + i is in use */
     uint32_t serial;                          /* of the last link */
     bool readable;                            /* the descriptor is, or the last turn said so */
+    bool hurry;                               /* something is done that is to be told at once */
+    bool heard;                               /* in the last turn something had come */
     bool again;                               /* somebody wants another turn at once */
     int64_t due;                              /* CLOCK_MONOTONIC ns: of the next turn by time */
     bool stopping, broken;

@@ -197,6 +197,8 @@ static int make_puller(struct taking *q)
                                  .max_lease_bytes = s->region.pool.bytes,
                                  .read_bytes = READ_BYTES,
                                  .fresh_ns = s->settings.fresh_ns,
+                                 .window_bytes = 4 * READ_BYTES,
+                                 .source_window_bytes = 2 * READ_BYTES, /* so that a large pull never stands still */
                                  .hash_seed = s->region.super->hash_seed};
     return pull_create(&q->puller, &config);
 }

@@ -93,8 +93,8 @@ struct serve_part {
     struct lease_grant serve_grant;
     struct suspect *suspect; /* SUSPECTS_MAX, a ring */
     uint32_t suspects_at, suspects;
-    void *hash;    /* XXH3 state of the first suspect; NULL: not begun */
-    uint32_t slot; /* of it, with its state word when it began */
+    struct checksum *hash; /* of the first suspect; NULL: not begun */
+    uint32_t slot;         /* of it, with its state word when it began */
     uint64_t word;
     uint64_t hashed; /* bytes */
     struct cleared cleared[CLEARED_MAX];

@@ -267,6 +267,7 @@ static char *report_status(const struct server *s)
     json_object_set_new(o, "sessions", sessions_json(s));
     json_object_set_new(o, "peers", peers_report(s->peers));
     json_object_set_new(o, "home", home_part_report(s->peers));
+    json_object_set_new(o, "pull", pull_part_report(s->peers));
     json_object_set_new(o, "remote", peers_remote_report(s->peers, &st));
     json_object_set_new(o, "pull", pull_part_report(s->peers));
     json_object_set_new(o, "settings", settings_json(&s->settings));
