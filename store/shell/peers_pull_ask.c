@@ -1,4 +1,5 @@
 /* peers_pull_ask.c: the puller's requests as messages to members, and their answers as its events. */
+#include "store/shell/peers_client.h"
 #include "store/shell/peers_pull.h"
 #include "store/slot.h"
 
@@ -49,6 +50,8 @@ static void ask(struct taking *q, const struct pull_command *c, struct question 
     struct peers *p = q->peers;
     int64_t deadline = c->deadline > 0 ? c->deadline : INT64_MAX;
     int e = bytes < 0 ? (int)bytes : link_ask(p, c->member, p->buffer, (size_t)bytes, deadline, answered, x);
+    if (e == -ENOTCONN)
+        e = client_park(p, c->member, p->buffer, (size_t)bytes, deadline, answered, x);
     if (e < 0) {
         pull_tell_plain(q, x->tells, x->id, e);
         free(x);
@@ -212,7 +215,7 @@ static void everyone(const struct peers *p, struct pull_answer *out, uint16_t *m
         if (i != p->self && out->n_missing < PULL_MISSING_MAX)
             missing[out->n_missing++] = (uint16_t)i;
     }
-    if (p->n_members - 1 > PULL_MISSING_MAX)
+    if (p->n_members - (p->self < p->n_members) > PULL_MISSING_MAX)
         out->n_missing = PULL_MISSING_MAX + 1;
 }
 

@@ -4,6 +4,7 @@
  * is written until then. Memory named by address belongs to a client of this very process: an embedded node's. The
  * kernel says whose a session's socket is (SO_PEERCRED), so no other process can name an address here.
  */
+#include "store/shell/peers_client.h"
 #include "store/shell/peers_pull.h"
 
 #include "store/berth.h"
@@ -33,6 +34,8 @@ struct job {
     struct msg_head cancel;   /* to be answered behind it */
     struct msg_pull *message; /* until it is begun */
     uint32_t count;
+    void *key; /* STAT: the key, of .. */
+    uint32_t key_size, ns;
     bool orphan;    /* nobody is to be answered */
     bool to_cancel; /* in the next turn */
     bool has_cancel;
@@ -49,6 +52,7 @@ static void job_free(struct taking *q, struct job *j)
     TAILQ_REMOVE(&q->jobs, j, entry);
     pull_table_remove(&q->jobs_by_id, &j->by_id);
     free(j->message);
+    free(j->key);
     free(j);
 }
 
@@ -72,9 +76,9 @@ static struct msg_reply *reply_new(struct server *s, const struct msg_head *requ
     return r;
 }
 
-static void show(const struct pull_result *from, struct msg_pulled *to)
+static void show(const struct pull_result *from, int status, struct msg_pulled *to)
 {
-    *to = (struct msg_pulled){.status = from->status,
+    *to = (struct msg_pulled){.status = status,
                               .member = from->member,
                               .size = from->size,
                               .moved = from->moved,
@@ -83,6 +87,38 @@ static void show(const struct pull_result *from, struct msg_pulled *to)
                               .region = from->version.region};
     to->flags = (uint16_t)((from->verified ? MSG_PULLED_VERIFIED : 0) | (from->shared ? MSG_PULLED_SHARED : 0) |
                            (from->status == BERTH_KEPT ? MSG_PULLED_LOCAL : 0));
+}
+
+/* A client's STAT is a pull of nothing. What only the owner's index has stays 0. */
+static void answer_stat(struct session *to, const struct job *j, const struct pull_result *from)
+{
+    size_t padded = (j->key_size + 7u) & ~7u, bytes = sizeof(struct msg_reply) + sizeof(struct msg_stat) + padded;
+    struct msg_reply *r = from->status < 0 ? NULL : pull_memory(bytes);
+    struct msg_stat stat = {.counter = from->version.counter,
+                            .region = from->version.region,
+                            .checksum = from->checksum,
+                            .lineage = from->lineage,
+                            .size = (uint32_t)from->size,
+                            .ns = j->ns,
+                            .key_size = (uint16_t)j->key_size};
+    if (!r) {
+        session_answer(to, &j->head, from->status, 0);
+        return;
+    }
+    r->head = (struct msg_head){.bytes = (uint32_t)bytes, .op = j->head.op, .id = j->head.id};
+    r->head.stamp = (uint64_t)server_clock(to->server);
+    memcpy(r + 1, &stat, sizeof stat);
+    memcpy((uint8_t *)(r + 1) + sizeof stat, j->key, j->key_size);
+    session_reply(to, r);
+    free(r);
+}
+
+/* A client that reaches nobody says so, and one whose list is out of date has to be opened anew. */
+static int status_of(const struct peers *p, int status)
+{
+    if (!p->client || status != BERTH_EUNSURE)
+        return status;
+    return p->client->changed ? BERTH_ERESTART : client_has_link(p) ? status : BERTH_ENODE;
 }
 
 void job_done(struct taking *q, const struct pull_command *c)
@@ -97,12 +133,16 @@ void job_done(struct taking *q, const struct pull_command *c)
     if (!j)
         return;
     struct session *to = j->orphan ? NULL : sessions_find(s, j->session);
-    if (to) {
+    if (to && j->head.op == MSG_STAT) {
+        struct pull_result result = c->results[0];
+        result.status = status_of(q->peers, result.status);
+        answer_stat(to, j, &result);
+    } else if (to) {
         struct msg_reply *r = reply_new(s, &j->head, c->n);
         struct msg_pulled *pulled = (struct msg_pulled *)(r + 1);
         bool prefix = j->head.flags & PULL_PREFIX; /* begin() keeps the request's flags there */
         for (uint32_t i = 0; i < c->n; i++) {
-            show(&c->results[i], &pulled[i]);
+            show(&c->results[i], status_of(q->peers, c->results[i].status), &pulled[i]);
             r->status += !prefix && c->results[i].status >= 0;
         }
         r->status += prefix ? (int32_t)c->run : 0;
@@ -127,6 +167,15 @@ static void answer_absent(struct session *to, const struct msg_pull *m)
 
 /* ---- requests: from dispatch ---- */
 
+static void keep_key(struct job *j)
+{
+    const struct msg_pull_key *k = (const struct msg_pull_key *)(j->message + 1);
+    j->key_size = k->key_size;
+    j->ns = k->ns;
+    j->key = pull_memory(k->key_size);
+    memcpy(j->key, msg_pull_name(k), k->key_size);
+}
+
 void peers_pull(struct peers *p, struct session *from, const struct msg_pull *m)
 {
     if (!p || !p->pull || p->stopping) {
@@ -143,6 +192,8 @@ void peers_pull(struct peers *p, struct session *from, const struct msg_pull *m)
         j->head = m->head;
         j->message = pull_memory(m->head.bytes);
         memcpy(j->message, m, m->head.bytes);
+        if (m->head.op == MSG_STAT)
+            keep_key(j);
         TAILQ_INSERT_TAIL(&q->jobs, j, entry);
         pull_table_add(&q->jobs_by_id, &j->by_id, pull_table_mix(j->id));
         q->jobs_due = true;
@@ -186,6 +237,8 @@ void peers_session_gone(struct peers *p, uint64_t session)
 
 static uint32_t flags_of(const struct node *n, const struct msg_pull *m, struct key_ref key)
 {
+    if (!n) /* a client's: which namespaces are replaceable is not known, but the default one is not */
+        return key.ns ? PULL_REPLACEABLE : 0;
     bool replaceable = node_namespace_replaceable(n, key.ns);
     bool fresh = replaceable && (m->flags & MSG_PULL_FRESH);
     bool here = !fresh && node_find(n, key) != SLOT_NONE;
