@@ -146,7 +146,8 @@ static int create_parts(struct puller *p)
 int pull_create(struct puller **out, const struct pull_config *config)
 {
     if (!config->homes || config->n_members == 0 || config->n_members > LEASE_MEMBERS_MAX ||
-        (config->self >= config->n_members && config->self != PULL_MEMBER_NONE) || !config->max_requests || !config->max_keys || !config->max_leases) {
+        (config->self >= config->n_members && config->self != PULL_MEMBER_NONE) || !config->max_requests ||
+        !config->max_keys || !config->max_leases) {
         return -EINVAL;
     }
     struct puller *p = calloc(1, sizeof *p);

@@ -255,7 +255,7 @@ struct wire_message {
             uint16_t total;    /* members, 1..WIRE_MEMBERS_MAX */
             uint8_t homes;     /* of a key, 1..WIRE_HOMES_MAX */
         } listed;              /* LISTED: items are members from `from` on, in the list's order: all that fit */
-        uint64_t word; /* STATED: the state word */
+        uint64_t word;         /* STATED: the state word */
         struct {
             uint64_t lease;
             struct berth_version version;

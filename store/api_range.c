@@ -1,6 +1,7 @@
 /* api_range.c: copies out of an object: get_into, get_range. */
 #include "store/pull.h"
 #include "store/read.h"
+#include "store/remote.h"
 
 #include <errno.h>
 #include <string.h>
@@ -42,9 +43,12 @@ static long pull_out(struct berth *b, struct client_thread *t, const struct bert
 
 long berth_get_into(struct berth *b, struct berth_key key, void *buffer, size_t size, unsigned flags, int64_t deadline)
 {
-    int rc = read_check_get(b, &key, buffer ? buffer : size ? NULL : "", flags);
+    int rc = read_check_copy(b, &key, buffer ? buffer : size ? NULL : "", flags);
     if (rc) {
         return rc;
+    }
+    if (b->remote) {
+        return remote_get_into(b, &key, buffer, size, flags, deadline);
     }
     struct client_thread *t = thread_self();
     if ((flags & (BERTH_PEERS | BERTH_WAIT)) == BERTH_PEERS && pull_direct(b)) {
@@ -69,17 +73,22 @@ static int check_ranges(const struct berth_range *ranges, size_t n)
     return 0;
 }
 
+int read_fail_range(uint64_t size, size_t i, const struct berth_range *r)
+{
+    uint64_t figure[4] = {size, i, r->offset, r->size};
+    berth_fail(-ERANGE, "range %zu, %llu bytes from %llu on, goes beyond the object's %llu", i,
+               (unsigned long long)r->size, (unsigned long long)r->offset, (unsigned long long)size);
+    berth_fail_figures(figure);
+    return -ERANGE;
+}
+
 /* Whether all of them lie in the object. Their sum can't overflow: each is at most an object. */
 static int check_bounds(const struct slot_header *h, const struct berth_range *ranges, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         const struct berth_range *r = &ranges[i];
         if (r->offset > h->size || r->size > h->size - r->offset) {
-            uint64_t figure[4] = {h->size, i, r->offset, r->size};
-            berth_fail(-ERANGE, "range %zu, %llu bytes from %llu on, goes beyond the object's %u", i,
-                       (unsigned long long)r->size, (unsigned long long)r->offset, h->size);
-            berth_fail_figures(figure);
-            return -ERANGE;
+            return read_fail_range(h->size, i, r);
         }
     }
     return 0;
@@ -121,10 +130,13 @@ long berth_get_range(struct berth *b, struct berth_key key, const struct berth_r
                      int64_t deadline)
 {
     struct found f;
-    int rc = read_check_get(b, &key, "", flags);
+    int rc = read_check_copy(b, &key, "", flags);
     rc = rc ? rc : check_ranges(ranges, n);
     if (rc) {
         return rc;
+    }
+    if (b->remote) {
+        return remote_get_range(b, &key, ranges, n, flags, deadline);
     }
     struct client_thread *t = thread_self();
     rc = read_pin(b, t, &key, flags & ~(unsigned)BERTH_VERIFY, deadline, &f);

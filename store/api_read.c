@@ -2,6 +2,7 @@
 #include "store/await.h"
 #include "store/pull.h"
 #include "store/read.h"
+#include "store/remote.h"
 
 #include <errno.h>
 #include <string.h>
@@ -40,8 +41,13 @@ static int refuse_get(struct berth *b, const struct berth_key *key, unsigned fla
     return rc ? rc : berth_fail(-EINVAL, "no place for the result was given");
 }
 
-int read_check_get(struct berth *b, const struct berth_key *key, const void *out, unsigned flags)
+int read_check_copy(struct berth *b, const struct berth_key *key, const void *out, unsigned flags)
 {
+    if (b && client_life(b) == LIFE_REMOTE) { /* BERTH_PEERS goes without saying */
+        int rc = client_check_key_any(b, key);
+        rc = rc ? rc : check_flags(flags | BERTH_PEERS, GET_FLAGS);
+        return rc || out ? rc : berth_fail(-EINVAL, "no place for the result was given");
+    }
     return bad_get(b, key, out, flags) ? refuse_get(b, key, flags) : 0;
 }
 
@@ -242,11 +248,9 @@ void berth_release(struct berth *b, struct berth_view *v, size_t n)
 
 /* ---- many keys ---- */
 
-static int check_many(struct berth *b, const struct berth_key *keys, size_t n, const void *out, unsigned flags,
-                      unsigned allowed)
+static int check_many(const struct berth_key *keys, size_t n, const void *out, unsigned flags, unsigned allowed)
 {
-    int rc = client_check(b);
-    rc = rc ? rc : check_flags(flags, allowed);
+    int rc = check_flags(flags, allowed);
     if (rc) {
         return rc;
     }
@@ -554,7 +558,8 @@ static long read_many(struct berth *b, const struct berth_key *keys, size_t n, s
 long berth_get_many(struct berth *b, const struct berth_key *keys, size_t n, struct berth_view *v, unsigned flags,
                     int64_t deadline)
 {
-    int rc = check_many(b, keys, n, v, flags, MANY_FLAGS);
+    int rc = client_check(b);
+    rc = rc ? rc : check_many(keys, n, v, flags, MANY_FLAGS);
     if (rc) {
         return rc;
     }
@@ -570,15 +575,20 @@ long berth_get_many(struct berth *b, const struct berth_key *keys, size_t n, str
 long berth_prefix(struct berth *b, const struct berth_key *keys, size_t n, struct berth_view *v, unsigned flags,
                   int64_t deadline)
 {
-    int rc = check_many(b, keys, n, v, flags, MANY_FLAGS);
+    int rc = client_check(b);
+    rc = rc ? rc : check_many(keys, n, v, flags, MANY_FLAGS);
     return rc ? rc : read_many(b, keys, n, v, flags, deadline, true);
 }
 
 long berth_exists(struct berth *b, const struct berth_key *keys, size_t n, uint8_t *present, unsigned flags)
 {
-    int rc = check_many(b, keys, n, present, flags, BERTH_LOCAL);
+    int rc = client_check_any(b);
+    rc = rc ? rc : check_many(keys, n, present, flags, BERTH_LOCAL);
     if (rc) {
         return rc;
+    }
+    if (b->remote) {
+        return remote_exists(b, keys, n, present, flags);
     }
     struct client_thread *t = thread_self();
     long found = 0;

@@ -3,6 +3,7 @@
 #include "store/pull.h"
 #include "store/queue.h"
 #include "store/read.h"
+#include "store/remote.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -29,6 +30,9 @@ static int check_pull(struct berth *b, const struct berth_op *op)
 static int check(const struct berth_queue *q, const struct berth_op *op)
 {
     struct berth *b = q->b;
+    if (client_life(b) == LIFE_REMOTE) {
+        return remote_check_op(b, op);
+    }
     int rc = client_check(b);
     if (rc) {
         return rc;
@@ -339,7 +343,7 @@ static void pulled(struct berth *b, struct call *c, int status, const struct msg
     int rc = pull_outcome(status, r, bytes, 1, &p);
     rc = rc ? rc : p.status;
     if (rc < 0 || (into && rc == 0)) {
-        queue_complete(q, op, rc < 0 ? rc : (long)p.size);
+        queue_complete(q, op, rc < 0 ? rc : remote_result(op, &p));
         return;
     }
     op->reserved[2]++;
@@ -351,6 +355,9 @@ static void pulled(struct berth *b, struct call *c, int status, const struct msg
 static struct call *build_read_pull(struct berth_queue *q, struct berth_op *op)
 {
     uint32_t taken;
+    if (q->b->remote) {
+        return remote_build_read(q->b, op);
+    }
     if (op->opcode == BERTH_OP_GET_INTO && pull_direct(q->b)) {
         return pull_build_into(q->b, &op->key, op->data, op->size, op->flags, op->deadline);
     }
@@ -460,6 +467,10 @@ static long read_now(struct berth_queue *q, struct berth_op *op, unsigned flags)
 /* A read that waits looks, leaves it to the node to say when to look again, and comes back through `again`. */
 static enum begun begin_read(struct berth_queue *q, struct berth_op *op)
 {
+    if (q->b->remote) {
+        bool late = op->deadline == BERTH_NOW || await_over(op->deadline);
+        return late ? done_with(q, op, -ETIMEDOUT) : fly_pull(q, op);
+    }
     unsigned flags = op->flags & ~(unsigned)BERTH_WAIT & ~PULL_READ_FLAGS;
     bool fresh = (op->flags & PULL_READ_FLAGS) == PULL_READ_FLAGS && !op->reserved[2];
     long rc = fresh ? -ENOENT : read_now(q, op, flags);

@@ -40,8 +40,8 @@ struct peers_client {
     bool again;                  /* members' flags have changed */
     struct member *learned;      /* total of them, when the first LISTED has come */
     uint32_t total, n_learned;
-    uint64_t revision;      /* as LISTED says */
-    uint8_t homes;          /* of a key */
+    uint64_t revision;            /* as LISTED says */
+    uint8_t homes;                /* of a key */
     struct client_member *member; /* READY: n_members */
     struct parked_list parked;
 };
@@ -49,7 +49,7 @@ struct peers_client {
 /* What a client is opened with. */
 struct client_target {
     const char *address; /* tcp://HOST:PORT */
-    const char *name;    /* of the client, for the nodes' logs and reports; other bytes than printable ones become '-' */
+    const char *name; /* of the client, for the nodes' logs and reports; other bytes than printable ones become '-' */
 };
 
 /* Begins to connect. s: a server without core and region, with a loop and settings (cluster, peer-trust, verify). 0, or

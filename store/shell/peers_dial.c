@@ -230,7 +230,7 @@ static int32_t fit(void *env, const struct peer_identity *other, char *why, size
     if (client_room(l->peers, &place))
         return 0;
     snprintf(why, size, "'%s' has as many clients as it takes, %u", l->peers->identity.node, PEERS_CLIENTS_MAX);
-    return -EAGAIN;
+    return -EUSERS;
 }
 
 static void member_up(struct peers *p, struct link *l, const struct peer_identity *other)

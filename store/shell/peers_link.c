@@ -17,7 +17,7 @@ struct asked {
 peers_request_fn *const peers_requests[WIRE_OPS] = {
     [WIRE_LEASE] = serve_part_lease,    [WIRE_RENEW] = serve_part_renew,     [WIRE_RELEASE] = serve_part_release,
     [WIRE_STATE] = serve_part_state,    [WIRE_CORRUPT] = serve_part_corrupt, [WIRE_ASK] = home_part_ask,
-    [WIRE_PUBLISH] = home_part_publish, [WIRE_RECALL] = pull_part_recall,  [WIRE_MEMBERS] = members_part_list,
+    [WIRE_PUBLISH] = home_part_publish, [WIRE_RECALL] = pull_part_recall,    [WIRE_MEMBERS] = members_part_list,
 };
 
 /* ---- finding ---- */

@@ -412,7 +412,7 @@ static bool has_ended(const struct remote *r)
     return r->state == REMOTE_ENDED;
 }
 
-void remote_close(struct remote *r)
+void remote_stop(struct remote *r)
 {
     uint64_t one = 1;
     if (!r)
@@ -450,7 +450,15 @@ static int outcome(int status)
     }
 }
 
-int remote_open(struct remote **out, const struct remote_config *config, int *socket, int *doorbell, char *why,
+static void fail(const struct remote *r, int e, char *why, size_t why_size)
+{
+    if (outcome(e) == BERTH_ENODE)
+        snprintf(why, why_size, "no node at '%.80s': %.250s", r->address, r->why);
+    else
+        snprintf(why, why_size, "%.250s", r->why);
+}
+
+int remote_start(struct remote **out, const struct remote_config *config, int *socket, int *doorbell, char *why,
                 size_t why_size)
 {
     *socket = *doorbell = -1;
@@ -475,10 +483,10 @@ int remote_open(struct remote **out, const struct remote_config *config, int *so
     if (!known)
         snprintf(why, why_size, "no node at '%s': no answer in time", r->address);
     else if (e < 0)
-        snprintf(why, why_size, "no node at '%s': %.200s", r->address, r->why);
+        fail(r, e, why, why_size);
     pthread_mutex_unlock(&r->lock);
     if (e < 0) {
-        remote_close(r);
+        remote_stop(r);
         return outcome(e);
     }
     *out = r;

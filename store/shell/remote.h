@@ -27,10 +27,10 @@ struct remote_config {
  * -EINVAL (address or setting), BERTH_ENODE (nobody there, no such name, not a node, silent), -EACCES (another cluster, or
  * an address that peer-trust does not allow), -EUSERS (it has as many clients as it takes), BERTH_EFORMAT, -ENOMEM,
  * -EMFILE. */
-int remote_open(struct remote **out, const struct remote_config *config, int *socket, int *doorbell, char *why,
+int remote_start(struct remote **out, const struct remote_config *config, int *socket, int *doorbell, char *why,
                 size_t why_size);
 
 /* Ends every pull; when it returns nothing writes to the callers' memory any more. Not from two threads. */
-void remote_close(struct remote *r);
+void remote_stop(struct remote *r);
 
 #endif

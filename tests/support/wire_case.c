@@ -8,10 +8,19 @@
 #include <string.h>
 #include <cmocka.h>
 
-const unsigned wire_case_ops[] = {WIRE_HELLO,   WIRE_WELCOME, WIRE_REFUSE, WIRE_PING,    WIRE_PONG,    WIRE_GOODBYE,
-                                  WIRE_LEASE,   WIRE_LEASED,  WIRE_RENEW,  WIRE_RENEWED, WIRE_RELEASE, WIRE_RECALL,
-                                  WIRE_STATE,   WIRE_STATED,  WIRE_ASK,    WIRE_ANSWER,  WIRE_PUBLISH, WIRE_PUBLISHED, WIRE_MEMBERS, WIRE_LISTED,
-                                  WIRE_CORRUPT, WIRE_READ,    WIRE_DATA,   WIRE_CANCEL,  WIRE_DONE,    0};
+const unsigned wire_case_ops[] = {WIRE_HELLO,   WIRE_WELCOME,
+                                  WIRE_REFUSE,  WIRE_PING,
+                                  WIRE_PONG,    WIRE_GOODBYE,
+                                  WIRE_LEASE,   WIRE_LEASED,
+                                  WIRE_RENEW,   WIRE_RENEWED,
+                                  WIRE_RELEASE, WIRE_RECALL,
+                                  WIRE_STATE,   WIRE_STATED,
+                                  WIRE_ASK,     WIRE_ANSWER,
+                                  WIRE_PUBLISH, WIRE_PUBLISHED,
+                                  WIRE_MEMBERS, WIRE_LISTED,
+                                  WIRE_CORRUPT, WIRE_READ,
+                                  WIRE_DATA,    WIRE_CANCEL,
+                                  WIRE_DONE,    0};
 
 /* ---- random contents ---- */
 
@@ -266,8 +275,9 @@ static uint32_t any_head(struct wire_message *m, unsigned op)
     static const uint8_t flags[WIRE_OPS] = {
         [WIRE_HELLO] = 1, [WIRE_LEASE] = 7, [WIRE_ASK] = 5, [WIRE_PUBLISH] = 1, [WIRE_PUBLISHED] = 1, [WIRE_DATA] = 3};
     static const uint16_t items[WIRE_OPS] = {
-        [WIRE_LEASE] = 256,   [WIRE_LEASED] = 256, [WIRE_RENEW] = 1024, [WIRE_RENEWED] = 1024, [WIRE_RELEASE] = 1024,
-        [WIRE_RECALL] = 1024, [WIRE_ASK] = 256,    [WIRE_ANSWER] = 256, [WIRE_PUBLISH] = 256,  [WIRE_PUBLISHED] = 256, [WIRE_LISTED] = 256};
+        [WIRE_LEASE] = 256,    [WIRE_LEASED] = 256,    [WIRE_RENEW] = 1024, [WIRE_RENEWED] = 1024,
+        [WIRE_RELEASE] = 1024, [WIRE_RECALL] = 1024,   [WIRE_ASK] = 256,    [WIRE_ANSWER] = 256,
+        [WIRE_PUBLISH] = 256,  [WIRE_PUBLISHED] = 256, [WIRE_LISTED] = 256};
     m->head.op = (uint16_t)op;
     m->head.flags = (uint16_t)(draw() & flags[op]);
     m->head.counter = up_to(WIRE_COUNTER_MAX);
