@@ -419,7 +419,7 @@ void fetch_accept(struct puller *p, struct fetch *f)
         fetch_stale(p, f); /* a newer one was returned meanwhile */
         return;
     }
-    f->served = true;
+    f->served = f->total > 0 || f->ranges == &f->whole; /* who looks whether it is there does not use it */
     if (f->destination == PULL_BUFFER) {
         drop_lease(p, f);
         fetch_finish(p, f, 0);

@@ -10,6 +10,7 @@
 #include <sys/random.h>
 
 #define REQUESTS_MAX 1024u
+#define CLIENT_REQUESTS_MAX 4096u /* more than one handle's reply ring has room for: none is refused */
 #define KEYS_AT_A_TIME (16u << 10)
 #define LEASES_AT_A_TIME 4096u
 #define CLIENT_LEASE_BYTES (UINT64_C(1) << 30) /* of objects under idle leases; owners ask back what is too much */
@@ -175,7 +176,7 @@ static int make_puller(struct taking *q)
                                  .n_members = (uint16_t)p->n_members,
                                  .homes = homes_of,
                                  .env = q,
-                                 .max_requests = REQUESTS_MAX,
+                                 .max_requests = p->client ? CLIENT_REQUESTS_MAX : REQUESTS_MAX,
                                  .max_keys = KEYS_AT_A_TIME,
                                  .max_leases = LEASES_AT_A_TIME,
                                  .max_lease_bytes = p->client ? CLIENT_LEASE_BYTES : s->region.pool.bytes,
