@@ -8,8 +8,6 @@
 
 #define LOOK_NS INT64_C(100000000) /* between two questions to peers for a key that nobody has yet */
 
-static uint8_t nothing; /* an address for 0 bytes */
-
 static uint32_t padded(uint32_t n)
 {
     return (n + 7) & ~7u;
@@ -68,6 +66,7 @@ struct call *pull_build(struct berth *b, const struct berth_key *keys, const uin
 struct call *pull_build_into(struct berth *b, const struct berth_key *key, void *buffer, size_t size, unsigned flags,
                              int64_t deadline)
 {
+    static uint8_t nothing; /* an address for 0 bytes */
     struct call *c = begin(b, (uint32_t)(sizeof(struct msg_pull) + sizeof(struct msg_pull_key)) + padded(key->size),
                            flags, false, deadline);
     if (!c) {
@@ -78,73 +77,6 @@ struct call *pull_build_into(struct berth *b, const struct berth_key *key, void 
     m->kind = MSG_PULL_BUFFER;
     m->buffer = (uint64_t)(uintptr_t)(buffer ? buffer : &nothing);
     add_key((uint8_t *)(m + 1), key, size < OBJECT_MAX ? size : OBJECT_MAX);
-    c->limit = INT64_MAX;
-    return c;
-}
-
-/* Below all of them, so that every place is so many bytes above it. */
-static uintptr_t lowest(const struct berth_range *ranges, uint32_t n)
-{
-    uintptr_t low = UINTPTR_MAX;
-    for (uint32_t i = 0; i < n; i++) {
-        uintptr_t at = (uintptr_t)ranges[i].data;
-        low = ranges[i].size && at < low ? at : low;
-    }
-    return low == UINTPTR_MAX ? (uintptr_t)&nothing : low;
-}
-
-struct call *pull_build_ranges(struct berth *b, const struct berth_key *key, const struct berth_range *ranges,
-                               uint32_t n, unsigned flags, int64_t deadline)
-{
-    uint32_t bytes = (uint32_t)(sizeof(struct msg_pull) + sizeof(struct msg_pull_key)) + padded(key->size) +
-                     n * (uint32_t)sizeof(struct msg_pull_range);
-    struct call *c = begin(b, bytes, flags, false, deadline);
-    if (!c) {
-        return NULL;
-    }
-    struct msg_pull *m = (struct msg_pull *)c->message;
-    uintptr_t low = lowest(ranges, n);
-    m->count = 1;
-    m->kind = MSG_PULL_BUFFER;
-    m->buffer = (uint64_t)low;
-    struct msg_pull_range *r = (struct msg_pull_range *)(void *)add_key((uint8_t *)(m + 1), key, 0);
-    ((struct msg_pull_key *)(m + 1))->n_ranges = (uint16_t)n;
-    for (uint32_t i = 0; i < n; i++) {
-        uint64_t to = ranges[i].size ? (uint64_t)((uintptr_t)ranges[i].data - low) : 0;
-        r[i] = (struct msg_pull_range){.offset = ranges[i].offset, .length = ranges[i].size, .to = to};
-    }
-    c->limit = INT64_MAX;
-    return c;
-}
-
-struct call *pull_build_probe(struct berth *b, const struct berth_key *keys, uint32_t n, unsigned flags,
-                              int64_t deadline, uint32_t *taken)
-{
-    uint32_t bytes = sizeof(struct msg_pull), count = 0;
-    for (; count < n && count < MSG_PULL_KEYS; count++) {
-        uint32_t more = (uint32_t)(sizeof(struct msg_pull_key) + sizeof(struct msg_pull_range));
-        more += padded(keys[count].size);
-        if (bytes + more > RING_MESSAGE_MAX) {
-            break;
-        }
-        bytes += more;
-    }
-    struct call *c = begin(b, bytes, flags, false, deadline);
-    *taken = count;
-    if (!c) {
-        return NULL;
-    }
-    struct msg_pull *m = (struct msg_pull *)c->message;
-    uint8_t *at = (uint8_t *)(m + 1);
-    m->count = count;
-    m->kind = MSG_PULL_BUFFER;
-    m->buffer = (uint64_t)(uintptr_t)&nothing;
-    m->lineage = 0; /* there is there, whoever made it */
-    for (uint32_t i = 0; i < count; i++) {
-        uint8_t *end = add_key(at, &keys[i], 0);
-        ((struct msg_pull_key *)(void *)at)->n_ranges = 1;
-        at = end + sizeof(struct msg_pull_range); /* zeroed: no bytes of it */
-    }
     c->limit = INT64_MAX;
     return c;
 }
@@ -173,7 +105,7 @@ static int take_outcome(struct berth *b, void *arg, int status, const struct msg
     return pull_outcome(status, r, bytes, o->n, o->pulled);
 }
 
-int pull_wait(struct berth *b, struct call *c, uint32_t n, struct msg_pulled *pulled)
+static int run(struct berth *b, struct call *c, uint32_t n, struct msg_pulled *pulled)
 {
     struct call_result r;
     struct outcome o = {.pulled = pulled, .n = n};
@@ -188,7 +120,7 @@ int pull_keys(struct berth *b, const struct berth_key *keys, const uint32_t *ind
         return -ETIMEDOUT;
     }
     struct call *c = pull_build(b, keys, index, n, flags, prefix, deadline, taken);
-    return pull_wait(b, c, *taken, pulled);
+    return run(b, c, *taken, pulled);
 }
 
 int pull_key(struct berth *b, const struct berth_key *key, unsigned flags, int64_t deadline)
@@ -229,7 +161,7 @@ long pull_into(struct berth *b, const struct berth_key *key, void *buffer, size_
     if (deadline <= BERTH_NOW) {
         return berth_fail_plain(-ETIMEDOUT);
     }
-    int rc = pull_wait(b, pull_build_into(b, key, buffer, size, flags, deadline), 1, &pulled);
+    int rc = run(b, pull_build_into(b, key, buffer, size, flags, deadline), 1, &pulled);
     rc = rc ? rc : pulled.status;
     if (rc == -ENOSPC) {
         return pull_too_large(pulled.size, size);

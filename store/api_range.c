@@ -73,22 +73,17 @@ static int check_ranges(const struct berth_range *ranges, size_t n)
     return 0;
 }
 
-int read_fail_range(uint64_t size, size_t i, const struct berth_range *r)
-{
-    uint64_t figure[4] = {size, i, r->offset, r->size};
-    berth_fail(-ERANGE, "range %zu, %llu bytes from %llu on, goes beyond the object's %llu", i,
-               (unsigned long long)r->size, (unsigned long long)r->offset, (unsigned long long)size);
-    berth_fail_figures(figure);
-    return -ERANGE;
-}
-
 /* Whether all of them lie in the object. Their sum can't overflow: each is at most an object. */
 static int check_bounds(const struct slot_header *h, const struct berth_range *ranges, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         const struct berth_range *r = &ranges[i];
         if (r->offset > h->size || r->size > h->size - r->offset) {
-            return read_fail_range(h->size, i, r);
+            uint64_t figure[4] = {h->size, i, r->offset, r->size};
+            berth_fail(-ERANGE, "range %zu, %llu bytes from %llu on, goes beyond the object's %u", i,
+                       (unsigned long long)r->size, (unsigned long long)r->offset, h->size);
+            berth_fail_figures(figure);
+            return -ERANGE;
         }
     }
     return 0;

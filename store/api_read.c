@@ -588,7 +588,7 @@ long berth_exists(struct berth *b, const struct berth_key *keys, size_t n, uint8
         return rc;
     }
     if (b->remote) {
-        return remote_exists(b, keys, n, present, flags);
+        return remote_exists(b, keys, n, present);
     }
     struct client_thread *t = thread_self();
     long found = 0;

@@ -17,12 +17,6 @@ struct call *pull_build(struct berth *b, const struct berth_key *keys, const uin
  * before the node answers: until then the memory is written. */
 struct call *pull_build_into(struct berth *b, const struct berth_key *key, void *buffer, size_t size, unsigned flags,
                              int64_t deadline);
-/* The same of ranges of one object, 1 to 1,024, to their own places. */
-struct call *pull_build_ranges(struct berth *b, const struct berth_key *key, const struct berth_range *ranges,
-                               uint32_t n, unsigned flags, int64_t deadline);
-/* The same of no bytes of n keys: whether they are there. As many as one message takes, in *taken. */
-struct call *pull_build_probe(struct berth *b, const struct berth_key *keys, uint32_t n, unsigned flags,
-                              int64_t deadline, uint32_t *taken);
 static inline bool pull_direct(const struct berth *b)
 {
     return b->server != NULL || b->remote != NULL;
@@ -31,8 +25,6 @@ static inline bool pull_direct(const struct berth *b)
 /* What the reply to a PULL of n keys says of each, in out[n]. 0 or a negative error for all of them. */
 int pull_outcome(int status, const struct msg_reply *r, uint32_t bytes, uint32_t n, struct msg_pulled *out);
 
-/* Waits for a PULL of n keys that was built (NULL: -ENOMEM), then as pull_outcome. */
-int pull_wait(struct berth *b, struct call *c, uint32_t n, struct msg_pulled *pulled);
 /* A pull and the wait for it; pulled is of MSG_PULL_KEYS. 0, or a negative error, which is not recorded. */
 int pull_keys(struct berth *b, const struct berth_key *keys, const uint32_t *index, uint32_t n, unsigned flags,
               bool prefix, int64_t deadline, struct msg_pulled *pulled, uint32_t *taken);

@@ -342,8 +342,12 @@ static void pulled(struct berth *b, struct call *c, int status, const struct msg
     bool into = ((const struct msg_pull *)c->message)->kind == MSG_PULL_BUFFER;
     int rc = pull_outcome(status, r, bytes, 1, &p);
     rc = rc ? rc : p.status;
-    if (rc < 0 || (into && rc == 0)) {
+    if (b->remote) {
         queue_complete(q, op, rc < 0 ? rc : remote_result(op, &p));
+        return;
+    }
+    if (rc < 0 || (into && rc == 0)) {
+        queue_complete(q, op, rc < 0 ? rc : (long)p.size);
         return;
     }
     op->reserved[2]++;

@@ -34,16 +34,145 @@ int remote_attach(struct berth *b, const char *url)
 
 /* ---- pulls ---- */
 
+static uint8_t nothing; /* an address for 0 bytes */
+
+static uint32_t padded(uint32_t n)
+{
+    return (n + 7) & ~7u;
+}
+
+/* What is written belongs to the thread until it answers: it is not given up before, and answers at the deadline. */
+static struct call *build(struct berth *b, uint32_t bytes, uint32_t count, const void *low, unsigned flags,
+                          int64_t deadline)
+{
+    struct call *c = call_new(MSG_PULL, bytes);
+    if (c) {
+        struct msg_pull *m = (struct msg_pull *)c->message;
+        m->flags = (uint16_t)((flags & BERTH_VERIFY ? MSG_PULL_VERIFY : 0) | (flags & BERTH_WAIT ? MSG_PULL_WAIT : 0) |
+                              (flags & BERTH_FRESH ? MSG_PULL_FRESH : 0));
+        m->lineage = b->lineage;
+        m->count = count;
+        m->kind = MSG_PULL_BUFFER;
+        m->buffer = (uint64_t)(uintptr_t)low;
+        call_deadline(b, c, deadline);
+        c->limit = INT64_MAX;
+    }
+    return c;
+}
+
+static uint32_t key_bytes(const struct berth_key *key, uint32_t n_ranges)
+{
+    return (uint32_t)sizeof(struct msg_pull_key) + padded(key->size) +
+           n_ranges * (uint32_t)sizeof(struct msg_pull_range);
+}
+
+/* Where its ranges go; they are zero. */
+static struct msg_pull_range *add_key(void *at, const struct berth_key *key, uint64_t room, uint32_t n_ranges)
+{
+    struct msg_pull_key *k = at;
+    *k = (struct msg_pull_key){.route = key->route,
+                               .room = room,
+                               .ns = key->ns,
+                               .key_size = (uint16_t)key->size,
+                               .n_ranges = (uint16_t)n_ranges};
+    memcpy(k + 1, key->data, key->size);
+    return (struct msg_pull_range *)(void *)((uint8_t *)(k + 1) + padded(key->size));
+}
+
+static struct call *build_into(struct berth *b, const struct berth_key *key, void *buffer, size_t size, unsigned flags,
+                               int64_t deadline)
+{
+    struct call *c =
+        build(b, (uint32_t)sizeof(struct msg_pull) + key_bytes(key, 0), 1, buffer ? buffer : &nothing, flags, deadline);
+    if (c) {
+        add_key((struct msg_pull *)c->message + 1, key, size < OBJECT_MAX ? size : OBJECT_MAX, 0);
+    }
+    return c;
+}
+
+/* Below all of them, so that every place is so many bytes above it. */
+static const uint8_t *lowest(const struct berth_range *ranges, uint32_t n)
+{
+    const uint8_t *low = NULL;
+    for (uint32_t i = 0; i < n; i++) {
+        const uint8_t *at = ranges[i].data;
+        low = ranges[i].size && (!low || (uintptr_t)at < (uintptr_t)low) ? at : low;
+    }
+    return low ? low : &nothing;
+}
+
+/* n: 1 to CALL_RANGES. */
+static struct call *build_ranges(struct berth *b, const struct berth_key *key, const struct berth_range *ranges,
+                                 uint32_t n, unsigned flags, int64_t deadline)
+{
+    const uint8_t *low = lowest(ranges, n);
+    struct call *c = build(b, (uint32_t)sizeof(struct msg_pull) + key_bytes(key, n), 1, low, flags, deadline);
+    struct msg_pull_range *r = c ? add_key((struct msg_pull *)c->message + 1, key, 0, n) : NULL;
+    for (uint32_t i = 0; r && i < n; i++) {
+        uint64_t to = ranges[i].size ? (uint64_t)((uintptr_t)ranges[i].data - (uintptr_t)low) : 0;
+        r[i] = (struct msg_pull_range){.offset = ranges[i].offset, .length = ranges[i].size, .to = to};
+    }
+    return c;
+}
+
+/* No bytes of each of the keys, as many as one message takes: whether they are there, whoever made them. */
+static struct call *build_probe(struct berth *b, const struct berth_key *keys, uint32_t n, int64_t deadline,
+                                uint32_t *taken)
+{
+    uint32_t bytes = sizeof(struct msg_pull), count = 0;
+    while (count < n && bytes + key_bytes(&keys[count], 1) <= RING_MESSAGE_MAX) {
+        bytes += key_bytes(&keys[count++], 1);
+    }
+    struct call *c = build(b, bytes, count, &nothing, 0, deadline);
+    *taken = count;
+    if (c) {
+        struct msg_pull *m = (struct msg_pull *)c->message;
+        void *at = m + 1;
+        m->lineage = 0;
+        for (uint32_t i = 0; i < count; i++) {
+            at = add_key(at, &keys[i], 0, 1) + 1;
+        }
+    }
+    return c;
+}
+
+struct outcome {
+    struct msg_pulled *pulled;
+    uint32_t n;
+};
+
+static int take_outcome(struct berth *b, void *arg, int status, const struct msg_reply *r, uint32_t bytes)
+{
+    const struct outcome *o = arg;
+    (void)b;
+    return pull_outcome(status, r, bytes, o->n, o->pulled);
+}
+
+static int pull_many(struct berth *b, struct call *c, uint32_t n, struct msg_pulled *out)
+{
+    struct call_result r;
+    struct outcome o = {.pulled = out, .n = n};
+    return c ? call_run(b, c, &r, take_outcome, &o) : -ENOMEM;
+}
+
 static int pull_one(struct berth *b, struct call *c, struct msg_pulled *out)
 {
-    int rc = pull_wait(b, c, 1, out);
+    int rc = pull_many(b, c, 1, out);
     return rc ? rc : out->status;
 }
 
 long remote_get_into(struct berth *b, const struct berth_key *key, void *buffer, size_t size, unsigned flags,
                      int64_t deadline)
 {
-    return pull_into(b, key, buffer, size, flags, deadline);
+    struct msg_pulled p = {0};
+    if (deadline <= BERTH_NOW) {
+        return berth_fail_plain(-ETIMEDOUT);
+    }
+    int rc = pull_one(b, build_into(b, key, buffer, size, flags, deadline), &p);
+    if (rc == -ENOSPC) {
+        return pull_too_large(p.size, size);
+    }
+    return rc ? berth_fail_plain(rc) : (long)p.size;
 }
 
 static long range_bytes(const struct berth_range *ranges, size_t n)
@@ -56,11 +185,10 @@ static long range_bytes(const struct berth_range *ranges, size_t n)
 }
 
 /* Nothing says that their sum fits, but each is at most an object, or none is read. */
-static bool too_long(const struct berth_range *ranges, size_t n, size_t *which)
+static bool too_long(const struct berth_range *ranges, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         if (ranges[i].offset > BERTH_OBJECT_MAX || ranges[i].size > BERTH_OBJECT_MAX) {
-            *which = i;
             return true;
         }
     }
@@ -73,7 +201,11 @@ static int fail_range(uint64_t size, const struct berth_range *ranges, size_t n)
     for (size_t i = 0; i < n; i++) {
         const struct berth_range *r = &ranges[i];
         if (r->offset > size || r->size > size - r->offset) {
-            return read_fail_range(size, i, r);
+            uint64_t figure[4] = {size, i, r->offset, r->size};
+            berth_fail(-ERANGE, "range %zu, %llu bytes from %llu on, goes beyond the object's %llu", i,
+                       (unsigned long long)r->size, (unsigned long long)r->offset, (unsigned long long)size);
+            berth_fail_figures(figure);
+            return -ERANGE;
         }
     }
     return berth_fail_plain(-ERANGE);
@@ -86,7 +218,7 @@ static int pull_parts(struct berth *b, const struct berth_key *key, const struct
     struct msg_pulled first = {0};
     for (size_t i = 0; i < n; i += CALL_RANGES) {
         uint32_t part = n - i < CALL_RANGES ? (uint32_t)(n - i) : CALL_RANGES;
-        int rc = pull_one(b, pull_build_ranges(b, key, ranges + i, part, flags, deadline), out);
+        int rc = pull_one(b, build_ranges(b, key, ranges + i, part, flags, deadline), out);
         if (rc) {
             return rc;
         }
@@ -104,7 +236,7 @@ static int pull_whole(struct berth *b, const struct berth_key *key, const struct
 {
     uint64_t size = out->size;
     uint8_t *bytes = malloc(size ? size : 1);
-    int rc = bytes ? pull_one(b, pull_build_into(b, key, bytes, size, flags, deadline), out) : -ENOMEM;
+    int rc = bytes ? pull_one(b, build_into(b, key, bytes, size, flags, deadline), out) : -ENOMEM;
     rc = rc == -ENOSPC ? -ESTALE : rc; /* a larger one has come in its place */
     for (size_t i = 0; rc == 0 && i < n; i++) {
         if (ranges[i].offset > out->size || ranges[i].size > out->size - ranges[i].offset) {
@@ -121,13 +253,12 @@ long remote_get_range(struct berth *b, const struct berth_key *key, const struct
                       unsigned flags, int64_t deadline)
 {
     struct msg_pulled p = {0};
-    size_t which;
     int rc = -ESTALE;
     if (deadline <= BERTH_NOW) {
         return berth_fail_plain(-ETIMEDOUT);
     }
-    if (too_long(ranges, n, &which)) {
-        return read_fail_range(BERTH_OBJECT_MAX, which, &ranges[which]);
+    if (too_long(ranges, n)) {
+        return fail_range(BERTH_OBJECT_MAX, ranges, n);
     }
     for (unsigned i = 0; rc == -ESTALE && i < PULL_TRIES; i++) {
         rc = pull_parts(b, key, ranges, n, flags, deadline, &p);
@@ -143,7 +274,7 @@ long remote_get_range(struct berth *b, const struct berth_key *key, const struct
 
 /* ---- exists ---- */
 
-long remote_exists(struct berth *b, const struct berth_key *keys, size_t n, uint8_t *present, unsigned flags)
+long remote_exists(struct berth *b, const struct berth_key *keys, size_t n, uint8_t *present)
 {
     struct msg_pulled pulled[MSG_PULL_KEYS];
     int64_t deadline = berth_deadline(b->timeout_ns);
@@ -151,8 +282,8 @@ long remote_exists(struct berth *b, const struct berth_key *keys, size_t n, uint
     uint32_t taken = 0;
     for (size_t i = 0; i < n; i += taken) {
         uint32_t part = n - i < MSG_PULL_KEYS ? (uint32_t)(n - i) : MSG_PULL_KEYS;
-        struct call *c = pull_build_probe(b, keys + i, part, flags, deadline, &taken);
-        int rc = pull_wait(b, c, taken, pulled);
+        struct call *c = build_probe(b, keys + i, part, deadline, &taken);
+        int rc = pull_many(b, c, taken, pulled);
         for (uint32_t k = 0; rc == 0 && k < taken; k++) {
             present[i + k] = pulled[k].status == 0;
             found += pulled[k].status == 0;
@@ -175,8 +306,7 @@ int remote_namespace(const char *name, uint32_t *ns)
 
 static int check_ranges(const struct berth_op *op)
 {
-    size_t which;
-    if (op->n < 1 || op->n > CALL_RANGES || !op->ranges || too_long(op->ranges, op->n, &which)) {
+    if (op->n < 1 || op->n > CALL_RANGES || !op->ranges || too_long(op->ranges, op->n)) {
         return berth_fail(-EINVAL, "%zu ranges in one operation of a client without a node: 1 to %u are possible",
                           op->n, CALL_RANGES);
     }
@@ -221,8 +351,8 @@ int remote_check_op(struct berth *b, const struct berth_op *op)
 struct call *remote_build_read(struct berth *b, const struct berth_op *op)
 {
     return op->opcode == BERTH_OP_GET_RANGE
-               ? pull_build_ranges(b, &op->key, op->ranges, (uint32_t)op->n, op->flags, op->deadline)
-               : pull_build_into(b, &op->key, op->data, op->size, op->flags, op->deadline);
+               ? build_ranges(b, &op->key, op->ranges, (uint32_t)op->n, op->flags, op->deadline)
+               : build_into(b, &op->key, op->data, op->size, op->flags, op->deadline);
 }
 
 long remote_result(const struct berth_op *op, const struct msg_pulled *p)

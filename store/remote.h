@@ -17,7 +17,7 @@ long remote_get_into(struct berth *b, const struct berth_key *key, void *buffer,
                      int64_t deadline);
 long remote_get_range(struct berth *b, const struct berth_key *key, const struct berth_range *ranges, size_t n,
                       unsigned flags, int64_t deadline);
-long remote_exists(struct berth *b, const struct berth_key *keys, size_t n, uint8_t *present, unsigned flags);
+long remote_exists(struct berth *b, const struct berth_key *keys, size_t n, uint8_t *present);
 int remote_namespace(const char *name, uint32_t *ns);
 
 /* What is wrong with an operation's arguments; -EOPNOTSUPP, recorded, for those that need a node. */

@@ -584,7 +584,9 @@ static void test_leases_end(void **unused)
     if (pid == 0) {
         struct berth *own = NULL;
         bool good = berth_open(&own, address[1], NULL) == 0 && into(own, "l", SECONDS(20)) == 1000;
-        kill(good ? getpid() : 0, SIGKILL);
+        if (good) {
+            kill(getpid(), SIGKILL);
+        }
         _exit(1);
     }
     assert_int_equal(waitpid(pid, &status, 0), pid);
@@ -649,7 +651,7 @@ static void test_killed_and_back(void **unused)
         int64_t from = now_ns();
         long rc = into(c, key[dies], SECONDS(10));
         assert_true(rc == BERTH_EUNSURE || rc == BERTH_ENOTNOW || rc == BERTH_ENODE);
-        assert_true(now_ns() - from < SECONDS(10));
+        assert_true(now_ns() - from < MS(1900)); /* refused connections say so, before a request is given up */
         start_again(dies);
         reads_soon(c, key[dies], 100000);
         settle();
