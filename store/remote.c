@@ -218,7 +218,9 @@ static int pull_parts(struct berth *b, const struct berth_key *key, const struct
     struct msg_pulled first = {0};
     for (size_t i = 0; i < n; i += CALL_RANGES) {
         uint32_t part = n - i < CALL_RANGES ? (uint32_t)(n - i) : CALL_RANGES;
-        int rc = pull_one(b, build_ranges(b, key, ranges + i, part, flags, deadline), out);
+        /* Once it is known which version is the newest, the lease on that one serves the rest. */
+        unsigned more = i ? flags & ~(unsigned)BERTH_FRESH : flags;
+        int rc = pull_one(b, build_ranges(b, key, ranges + i, part, more, deadline), out);
         if (rc) {
             return rc;
         }
