@@ -43,12 +43,12 @@ static long pull_out(struct berth *b, struct client_thread *t, const struct bert
 
 long berth_get_into(struct berth *b, struct berth_key key, void *buffer, size_t size, unsigned flags, int64_t deadline)
 {
-    int rc = read_check_copy(b, &key, buffer ? buffer : size ? NULL : "", flags);
+    if (remote_is(b)) {
+        return remote_get_into(b, &key, buffer, size, flags, deadline);
+    }
+    int rc = read_check_get(b, &key, buffer ? buffer : size ? NULL : "", flags);
     if (rc) {
         return rc;
-    }
-    if (b->remote) {
-        return remote_get_into(b, &key, buffer, size, flags, deadline);
     }
     struct client_thread *t = thread_self();
     if ((flags & (BERTH_PEERS | BERTH_WAIT)) == BERTH_PEERS && pull_direct(b)) {
@@ -125,12 +125,12 @@ long berth_get_range(struct berth *b, struct berth_key key, const struct berth_r
                      int64_t deadline)
 {
     struct found f;
-    int rc = read_check_copy(b, &key, "", flags);
+    int rc = remote_is(b) ? 0 : read_check_get(b, &key, "", flags);
     rc = rc ? rc : check_ranges(ranges, n);
     if (rc) {
         return rc;
     }
-    if (b->remote) {
+    if (remote_is(b)) {
         return remote_get_range(b, &key, ranges, n, flags, deadline);
     }
     struct client_thread *t = thread_self();

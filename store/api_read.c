@@ -41,13 +41,8 @@ static int refuse_get(struct berth *b, const struct berth_key *key, unsigned fla
     return rc ? rc : berth_fail(-EINVAL, "no place for the result was given");
 }
 
-int read_check_copy(struct berth *b, const struct berth_key *key, const void *out, unsigned flags)
+int read_check_get(struct berth *b, const struct berth_key *key, const void *out, unsigned flags)
 {
-    if (b && client_life(b) == LIFE_REMOTE) { /* BERTH_PEERS goes without saying */
-        int rc = client_check_key_any(b, key);
-        rc = rc ? rc : check_flags(flags | BERTH_PEERS, GET_FLAGS);
-        return rc || out ? rc : berth_fail(-EINVAL, "no place for the result was given");
-    }
     return bad_get(b, key, out, flags) ? refuse_get(b, key, flags) : 0;
 }
 

@@ -207,8 +207,9 @@ struct berth_put_opts {
  * NULL. *b is the caller's
  * until berth_close. Any thread.
  * Errors: -EINVAL (name or option), BERTH_ENODE, -EACCES (tcp: another cluster, too), BERTH_EFORMAT, -ENOMEM, -EMFILE,
- * -EOPNOTSUPP, -EUSERS (the node has 1024 sessions, the most that it serves; tcp: 256 clients without a node); embedded also what berthd refuses to start with (-ENOSPC: no room for the
- * pool). berth_error(NULL, ..) has the sentence. */
+ * -EOPNOTSUPP, -EUSERS (the node has 1024 sessions, the most that it serves; tcp: 256 clients without a node);
+ * embedded also what berthd refuses to start with (-ENOSPC: no room for the pool). berth_error(NULL, ..) has the
+ * sentence. */
 BERTH_API int berth_open(struct berth **b, const char *node, const struct berth_open_opts *opts);
 
 /* Closes a handle: unsealed drafts are aborted, remaining views become invalid, queues must be closed before. Ends an
@@ -334,8 +335,8 @@ struct berth_stat {
     struct berth_hold_info holds[16];
 };
 
-/* What the index knows of a key; on a handle of tcp: version, size, checksum, lineage and the key's own fields, the others
- * are 0. Errors: -ENOENT, -EINVAL, BERTH_ENODE, -ETIMEDOUT, there also BERTH_EUNSURE, BERTH_ENOTNOW. */
+/* What the index knows of a key; on a handle of tcp: version, size, checksum, lineage and the key's own fields, the
+ * others are 0. Errors: -ENOENT, -EINVAL, BERTH_ENODE, -ETIMEDOUT, there also BERTH_EUNSURE, BERTH_ENOTNOW. */
 BERTH_API int berth_stat(struct berth *b, struct berth_key key, struct berth_stat *st);
 
 struct berth_entry {

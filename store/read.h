@@ -25,8 +25,8 @@ bool read_there(struct berth *b, struct client_thread *t, const struct berth_key
 void read_peek_batch(struct berth *b, struct client_thread *t, const struct berth_key *keys, uint32_t n,
                      uint8_t *present);
 
-/* What get_into and get_range begin with, on any handle: 0, or the error recorded. out: where the result goes. */
-int read_check_copy(struct berth *b, const struct berth_key *key, const void *out, unsigned flags);
+/* What get, get_into and get_range begin with: 0, or the error recorded. out: where the result goes. */
+int read_check_get(struct berth *b, const struct berth_key *key, const void *out, unsigned flags);
 /* Pins and accepts one key, waiting for it where flags say so, counted and touched: 0, or the error recorded. */
 int read_pin(struct berth *b, struct client_thread *t, const struct berth_key *key, unsigned flags, int64_t deadline,
              struct found *f);

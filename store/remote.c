@@ -136,6 +136,15 @@ static struct call *build_probe(struct berth *b, const struct berth_key *keys, u
     return c;
 }
 
+static int check_read(struct berth *b, const struct berth_key *key, unsigned flags)
+{
+    int rc = client_check_key_any(b, key);
+    if (rc == 0 && (flags & ~READ_FLAGS)) {
+        return berth_fail(-EINVAL, "flag 0x%x is not known here: leave it out", flags & ~READ_FLAGS);
+    }
+    return rc;
+}
+
 struct outcome {
     struct msg_pulled *pulled;
     uint32_t n;
@@ -165,10 +174,17 @@ long remote_get_into(struct berth *b, const struct berth_key *key, void *buffer,
                      int64_t deadline)
 {
     struct msg_pulled p = {0};
+    int rc = check_read(b, key, flags);
+    if (rc) {
+        return rc;
+    }
+    if (size && !buffer) {
+        return berth_fail(-EINVAL, "no place for the result was given");
+    }
     if (deadline <= BERTH_NOW) {
         return berth_fail_plain(-ETIMEDOUT);
     }
-    int rc = pull_one(b, build_into(b, key, buffer, size, flags, deadline), &p);
+    rc = pull_one(b, build_into(b, key, buffer, size, flags, deadline), &p);
     if (rc == -ENOSPC) {
         return pull_too_large(p.size, size);
     }
@@ -255,13 +271,17 @@ long remote_get_range(struct berth *b, const struct berth_key *key, const struct
                       unsigned flags, int64_t deadline)
 {
     struct msg_pulled p = {0};
-    int rc = -ESTALE;
+    int rc = check_read(b, key, flags);
+    if (rc) {
+        return rc;
+    }
     if (deadline <= BERTH_NOW) {
         return berth_fail_plain(-ETIMEDOUT);
     }
     if (too_long(ranges, n)) {
         return fail_range(BERTH_OBJECT_MAX, ranges, n);
     }
+    rc = -ESTALE;
     for (unsigned i = 0; rc == -ESTALE && i < PULL_TRIES; i++) {
         rc = pull_parts(b, key, ranges, n, flags, deadline, &p);
         if (rc == -EOPNOTSUPP && (flags & BERTH_VERIFY)) {

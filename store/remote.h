@@ -12,11 +12,18 @@
 /* Starts the thread and waits for the members: 0, or the error recorded. */
 int remote_attach(struct berth *b, const char *url);
 
-/* As the functions of berth.h, arguments and handle unchecked. */
+/* Whether it is such a handle, a parent's too. */
+static inline bool remote_is(const struct berth *b)
+{
+    return b && b->remote;
+}
+
+/* As the functions of berth.h; get_range: but for the ranges' count and places, which the caller has checked. */
 long remote_get_into(struct berth *b, const struct berth_key *key, void *buffer, size_t size, unsigned flags,
                      int64_t deadline);
 long remote_get_range(struct berth *b, const struct berth_key *key, const struct berth_range *ranges, size_t n,
                       unsigned flags, int64_t deadline);
+/* Handle and arguments have been checked. */
 long remote_exists(struct berth *b, const struct berth_key *keys, size_t n, uint8_t *present);
 int remote_namespace(const char *name, uint32_t *ns);
 

@@ -161,8 +161,8 @@ static int64_t deadline_of(const struct get *g)
     return g->wait_ns ? berth_deadline(g->wait_ns) : cli_deadline();
 }
 
-/* From a node of another host there is no view: its size first, then a copy. One that was replaced meanwhile by a larger
- * one is asked for again. */
+/* From a node of another host there is no view: its size first, then a copy. One that was replaced meanwhile by a
+ * larger one is asked for again. */
 static int get_copy(const struct get *g, struct berth *b, const struct cli_key *key, uint32_t ns)
 {
     struct berth_key k = cli_berth_key(key, ns);

@@ -459,7 +459,7 @@ static void fail(const struct remote *r, int e, char *why, size_t why_size)
 }
 
 int remote_start(struct remote **out, const struct remote_config *config, int *socket, int *doorbell, char *why,
-                size_t why_size)
+                 size_t why_size)
 {
     *socket = *doorbell = -1;
     snprintf(why, why_size, "no memory for the client");

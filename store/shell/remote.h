@@ -4,8 +4,8 @@
  * (peers_client.h). There is no pool and no index, nothing is mapped. PULL into the caller's memory, CANCEL, STAT and
  * DETACH are served, everything else is answered -EOPNOTSUPP.
  *
- * Names are resolved on libuv's threads. A resolver that does not answer holds nobody up: who opens or closes leaves the
- * thread to end by itself, and it touches nothing of the handle any more.
+ * Names are resolved on libuv's threads. A resolver that does not answer holds nobody up: who opens or closes leaves
+ * the thread to end by itself, and it touches nothing of the handle any more.
  */
 #ifndef BERTH_SHELL_REMOTE_H
 #define BERTH_SHELL_REMOTE_H
@@ -22,13 +22,13 @@ struct remote_config {
     int ring, wake;     /* the handle's memfd and eventfd: duplicated */
 };
 
-/* Returns when the members are known. *socket: hangs up when the thread has ended; *doorbell: an eventfd to ring after a
- * request while the ring says that the node sleeps. Both are the caller's. 0, or a negative error with a sentence:
- * -EINVAL (address or setting), BERTH_ENODE (nobody there, no such name, not a node, silent), -EACCES (another cluster, or
- * an address that peer-trust does not allow), -EUSERS (it has as many clients as it takes), BERTH_EFORMAT, -ENOMEM,
- * -EMFILE. */
+/* Returns when the members are known. *socket: hangs up when the thread has ended; *doorbell: an eventfd to ring after
+ * a request while the ring says that the node sleeps. Both are the caller's, also after an error; -1: none. 0, or a
+ * negative error with a sentence: -EINVAL (address or setting), BERTH_ENODE (nobody there, no such name, not a node,
+ * silent), -EACCES (another cluster, or an address that peer-trust does not allow), -EUSERS (it has as many clients as
+ * it takes), BERTH_EFORMAT, -ENOMEM, -EMFILE. */
 int remote_start(struct remote **out, const struct remote_config *config, int *socket, int *doorbell, char *why,
-                size_t why_size);
+                 size_t why_size);
 
 /* Ends every pull; when it returns nothing writes to the callers' memory any more. Not from two threads. */
 void remote_stop(struct remote *r);

@@ -39,7 +39,7 @@ run 6 berth get absent --wait 50ms --json -o "$scratch/none"
 failed_as 6 ETIMEDOUT
 run 0 berth exists hello big empty
 run 3 berth exists hello absent
-out_has "no	absent"
+out_has $'no\tabsent'
 run 0 berth stat big --json
 json "d['results'][0]['size'] == 1000000 and int(d['results'][0]['checksum'], 16) != 0"
 run 0 berth stat hello

@@ -1,4 +1,5 @@
-/* test_remote_fleet.c: clients without a node while nodes stop, die and come back; what does not open; who is let in. */
+/* test_remote_fleet.c: clients without a node while nodes stop, die and come back; what does not open; who is let in.
+ */
 #include "tests/support/afar.h"
 #include "tests/support/remote.h"
 

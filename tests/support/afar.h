@@ -1,4 +1,4 @@
-/* afar.h: two berthds that are peers, each home to a share of the keys, and clients of theirs without a node (tcp://). */
+/* afar.h: two berthds that are peers, each home to a share of the keys, and clients of theirs without a node (tcp:). */
 #ifndef BERTH_TESTS_AFAR_H
 #define BERTH_TESTS_AFAR_H
 

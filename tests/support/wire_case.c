@@ -102,6 +102,25 @@ static void any_data(struct wire_message *m)
         m->data.length = (uint32_t)up_to(OBJECT_MAX - m->data.offset);
 }
 
+static void any_read(struct wire_message *m)
+{
+    m->read.lease = one_to(UINT64_MAX);
+    m->read.generation = up_to(WIRE_GENERATION_MAX);
+    m->read.offset = up_to(WIRE_OFFSET_MAX - OBJECT_MAX);
+    m->read.length = one_to(OBJECT_MAX);
+}
+
+static void any_list(struct wire_message *m)
+{
+    if (m->head.op == WIRE_MEMBERS) {
+        m->from = (uint32_t)up_to(WIRE_MEMBERS_MAX - 1);
+        return;
+    }
+    m->listed.revision = one_to(UINT64_MAX);
+    m->listed.total = (uint16_t)one_to(WIRE_MEMBERS_MAX);
+    m->listed.homes = (uint8_t)one_to(WIRE_HOMES_MAX);
+}
+
 static void any_body(struct wire_case *w, bool most)
 {
     struct wire_message *m = &w->m;
@@ -139,12 +158,8 @@ static void any_body(struct wire_case *w, bool most)
         m->published.batch = (uint32_t)draw();
         break;
     case WIRE_MEMBERS:
-        m->from = (uint32_t)up_to(WIRE_MEMBERS_MAX - 1);
-        break;
     case WIRE_LISTED:
-        m->listed.revision = one_to(UINT64_MAX);
-        m->listed.total = (uint16_t)one_to(WIRE_MEMBERS_MAX);
-        m->listed.homes = (uint8_t)one_to(WIRE_HOMES_MAX);
+        any_list(m);
         break;
     case WIRE_STATE:
         m->state.slot = (uint32_t)up_to(SLOT_NONE - 1);
@@ -159,10 +174,7 @@ static void any_body(struct wire_case *w, bool most)
         any_key(&m->corrupt.key, w->bytes[WIRE_LEASES_MAX - 1], most);
         break;
     case WIRE_READ:
-        m->read.lease = one_to(UINT64_MAX);
-        m->read.generation = up_to(WIRE_GENERATION_MAX);
-        m->read.offset = up_to(WIRE_OFFSET_MAX - OBJECT_MAX);
-        m->read.length = one_to(OBJECT_MAX);
+        any_read(m);
         break;
     case WIRE_DATA:
         any_data(m);
