@@ -2,9 +2,12 @@
  */
 #include "tests/support/afar.h"
 #include "tests/support/remote.h"
+#include "replication/rendezvous.h"
+#include "replication/tcp.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -324,13 +327,223 @@ static void test_too_many_clients(void **unused)
     berth_close(again.c);
 }
 
+/* ---- a node that is none ---- */
+
+enum lie { TRUTH, WRONG_REVISION, NOT_IN_IT, EMPTY, SILENT, LIES };
+
+/* Speaks the protocol of nodes, and has nothing but a list. */
+struct fake {
+    void *ctx;
+    struct connection *c;
+    struct peer *peer;
+    struct peer_identity self;
+    pthread_t thread;
+    _Atomic bool stop, ask; /* ask: sends what only nodes may be asked */
+    _Atomic int answers;    /* to that: .. */
+    int32_t answer[2];
+    enum lie lie;
+    char url[80];
+    uint8_t buffer[WIRE_MESSAGE_MAX];
+};
+
+static void fake_list(struct fake *f, uint64_t id)
+{
+    struct wire_message m = {.head = {.op = WIRE_LISTED, .id = id}};
+    struct wire_writer w;
+    const char *name = f->lie == NOT_IN_IT ? "y" : "x";
+    m.listed.revision = f->self.revision + (f->lie == WRONG_REVISION);
+    m.listed.total = 1;
+    m.listed.homes = 1;
+    wire_begin(&w, f->buffer, sizeof f->buffer, &m);
+    if (f->lie != EMPTY) {
+        wire_add(&w, &(struct wire_item){.member = {.weight = 1, .name = {name, 1}}});
+    }
+    long n = wire_end(&w);
+    peer_answer(f->peer, f->buffer, (size_t)n, id);
+}
+
+/* A lease of the client's pool, and a publication for the client's table: it has neither. */
+static void fake_asks(struct fake *f)
+{
+    static uint8_t bytes[2][4096];
+    struct wire_message m[2] = {{.head = {.op = WIRE_LEASE, .id = 1}}, {.head = {.op = WIRE_PUBLISH, .id = 1}}};
+    for (unsigned i = 0; i < 2; i++) {
+        struct wire_writer w;
+        m[1].publish.stream = 1;
+        wire_begin(&w, bytes[i], sizeof bytes[i], &m[i]);
+        if (i == 0) {
+            wire_add(&w, &(struct wire_item){.key = {.data = "k", .size = 1}});
+        }
+        long n = wire_end(&w);
+        peer_ask(f->peer, bytes[i], (size_t)n, INT64_MAX, i, afar_now(), NULL);
+        for (const struct peer_command *c; (c = peer_command(f->peer));) {
+            if (c->kind == PEER_SEND) {
+                tcp_transport.send(f->ctx, f->c, c->bytes, c->n);
+            }
+        }
+    }
+}
+
+static void fake_event(struct fake *f, const struct peer_event *ev)
+{
+    const struct peer_command *c;
+    if (!f->peer) {
+        return;
+    }
+    peer_event(f->peer, ev, afar_now());
+    while ((c = peer_command(f->peer))) {
+        if (c->kind == PEER_SEND && f->c) {
+            tcp_transport.send(f->ctx, f->c, c->bytes, c->n);
+        } else if (c->kind == PEER_REQUEST && c->message->head.op == WIRE_MEMBERS && f->lie != SILENT) {
+            fake_list(f, c->message->head.id);
+        } else if (c->kind == PEER_ANSWERED && f->answers < 2) {
+            f->answer[c->user] = c->status;
+            f->answers++;
+        }
+    }
+}
+
+static void fake_accepted(void *env, struct connection *c)
+{
+    struct fake *f = env;
+    struct peer_config config;
+    peer_config_init(&config);
+    config.self = f->self;
+    f->c = c;
+    if (!f->peer && peer_create(&f->peer, &config, afar_now())) {
+        f->peer = NULL;
+    }
+}
+
+static void fake_closed(void *env, struct connection *c, int status, const char *why)
+{
+    struct fake *f = env;
+    (void)c, (void)why;
+    f->c = NULL;
+    fake_event(f, &(struct peer_event){.kind = PEER_EV_CLOSED, .status = status});
+}
+
+static void fake_message(void *env, struct connection *c, const void *bytes, size_t n)
+{
+    (void)c;
+    fake_event(env, &(struct peer_event){.kind = PEER_EV_MESSAGE, .bytes = bytes, .n = n});
+}
+
+static void fake_connected(void *env, struct connection *c, int status, const char *why)
+{
+    (void)env, (void)c, (void)status, (void)why;
+}
+
+static void fake_room(void *env, struct connection *c)
+{
+    (void)env, (void)c;
+}
+
+static int fake_admit(void *env, struct connection *c, const struct transport_want *want, uint64_t *token)
+{
+    (void)env, (void)c, (void)want, (void)token;
+    return -EOPNOTSUPP;
+}
+
+static void fake_served(void *env, struct connection *c, uint64_t lease, uint64_t token, int status)
+{
+    (void)env, (void)c, (void)lease, (void)token, (void)status;
+}
+
+static void *fake_run(void *arg)
+{
+    struct fake *f = arg;
+    while (!f->stop) {
+        struct pollfd p = {.fd = tcp_transport.descriptor(f->ctx), .events = POLLIN};
+        poll(&p, 1, 10);
+        while (tcp_transport.turn(f->ctx) > 0) {
+            continue;
+        }
+        if (f->ask) {
+            f->ask = false;
+            fake_asks(f);
+        }
+        if (f->peer && peer_timer(f->peer) <= afar_now()) {
+            fake_event(f, &(struct peer_event){.kind = PEER_EV_TICK});
+        }
+        tcp_transport.flush(f->ctx);
+    }
+    return NULL;
+}
+
+static void fake_start(struct fake *f, enum lie lie)
+{
+    static const struct transport_events events = {fake_connected, fake_accepted, fake_closed, fake_message,
+                                                   fake_room,      fake_admit,    fake_served};
+    struct transport_config config = {.listen = "tcp://127.0.0.1:0"};
+    struct rendezvous_member one = {.id = rendezvous_id("x", 1), .weight = 1, .state = MEMBER_IN};
+    struct rendezvous *list;
+    struct peer_config peer;
+    char digits[64], why[TRANSPORT_WHY_MAX];
+    *f = (struct fake){.lie = lie};
+    assert_int_equal(tcp_transport.open(&f->ctx, &config, &events, f, why, sizeof why), 0);
+    assert_true(tcp_transport.address(f->ctx, digits, sizeof digits) > 0);
+    snprintf(f->url, sizeof f->url, "tcp://%s", digits);
+    assert_int_equal(rendezvous_create(&list, &one, 1, 1), 0);
+    peer_config_init(&peer);
+    f->self = peer.self;
+    f->self.revision = rendezvous_revision(list);
+    rendezvous_destroy(list);
+    snprintf(f->self.cluster, sizeof f->self.cluster, "berth");
+    snprintf(f->self.node, sizeof f->self.node, "x");
+    snprintf(f->self.address, sizeof f->self.address, "%s", f->url);
+    f->self.region[0] = 9;
+    f->self.incarnation = 1;
+    f->self.pool_bytes = 1u << 20;
+    assert_int_equal(pthread_create(&f->thread, NULL, fake_run, f), 0);
+}
+
+static void fake_end(struct fake *f)
+{
+    f->stop = true;
+    pthread_join(f->thread, NULL);
+    tcp_transport.close(f->ctx);
+    peer_destroy(f->peer);
+}
+
+static bool fake_answered(void *fake)
+{
+    return ((struct fake *)fake)->answers == 2;
+}
+
+static void test_a_node_that_lies(void **unused)
+{
+    static const char *const says[LIES] = {[WRONG_REVISION] = "contradicts itself",
+                                           [NOT_IN_IT] = "contradicts itself",
+                                           [EMPTY] = "does not say who",
+                                           [SILENT] = "no answer in time"};
+    static struct fake f;
+    (void)unused;
+    for (enum lie lie = WRONG_REVISION; lie < LIES; lie++) {
+        fake_start(&f, lie);
+        opens_not(f.url, BERTH_ENODE, says[lie]);
+        fake_end(&f);
+    }
+    /* One that is as it should be, but takes the client for a node. */
+    fake_start(&f, TRUTH);
+    struct berth *c = afar_client(f.url);
+    f.ask = true;
+    assert_true(eventually(fake_answered, &f, SOON_MS));
+    assert_int_equal(f.answer[0], -EOPNOTSUPP);
+    assert_int_equal(f.answer[1], -EOPNOTSUPP);
+    assert_int_equal(afar_into(c, "k", SECONDS(10)), BERTH_EUNSURE); /* it answers no question of the client's */
+    berth_close(c);
+    fake_end(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_paused_owner),     cmocka_unit_test(test_killed_and_back),
         cmocka_unit_test(test_another_list),     cmocka_unit_test(test_opens_not),
         cmocka_unit_test(test_by_name_and_v6),   cmocka_unit_test(test_client_writes_nothing),
-        cmocka_unit_test(test_members_in_parts), cmocka_unit_test(test_too_many_clients),
+        cmocka_unit_test(test_members_in_parts), cmocka_unit_test(test_a_node_that_lies),
+        cmocka_unit_test(test_too_many_clients),
     };
     return cmocka_run_group_tests(tests, afar_start, afar_end);
 }
