@@ -85,7 +85,6 @@ static void defaults(struct pull_config *c)
     DEFAULT(wait_min_ns, 1000000);
     DEFAULT(wait_max_ns, 100000000);
     DEFAULT(wait_tries, 1000000);
-    DEFAULT(stale_max, 3);
     DEFAULT(window_bytes, 64u << 20);
     DEFAULT(source_window_bytes, 32u << 20);
     DEFAULT(read_bytes, 4u << 20);

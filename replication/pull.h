@@ -11,7 +11,7 @@
  * transfer completed, the lease's time was not over after the last one (rule 20), and the checksum matched, or it was
  * not asked for and the transport's completion stands for it (rule 22). Only consumable bytes are told of.
  *
- * Late, or another generation: STALE, which is asked again, stale_max times, and never reaches the caller. A wrong
+ * Late, or another generation: STALE, which is asked again, PULL_STALE_MAX times, and never reaches the caller. A wrong
  * checksum under a good lease is proved by STATE (rule 21). A source that fails is passed over: other locations, other
  * homes, then the members that every home still waits for (rule 30).
  *
@@ -37,6 +37,8 @@
 #define PULL_HOMES_MAX 8u     /* of one key */
 #define PULL_MISSING_MAX 64u  /* members that one LEARNING names; more is taken as a home that can't be reached */
 #define PULL_RPCS_MAX 256u
+#define PULL_STALE_MAX 3u
+#define PULL_FORGET_NS (2 * LEASE_TTL_MAX_NS) /* an answer that brings leases is heard so long after its deadline */
 #define PULL_MEMBER_NONE UINT16_MAX
 
 /* ---- requests ---- */
@@ -155,7 +157,7 @@ enum pull_event_kind {
     EV_PULL_REQUEST,  /* request */
     EV_PULL_CANCEL,   /* id: of the request; unknown ids are passed over */
     EV_PULL_ANSWER,   /* id: of the ASK; status, answers, n: one a key, in order */
-    EV_PULL_LEASED,   /* id: of the LEASE; status, grants, n */
+    EV_PULL_LEASED,   /* id: of the LEASE; status, grants, n. It and ANSWER may come up to PULL_FORGET_NS too late */
     EV_PULL_RENEWED,  /* id: of the RENEW; status, ttl_ns */
     EV_PULL_STATED,   /* id: of the STATE; status: 0 generation is the slot's, -ENOENT the lease is unknown */
     EV_PULL_READ,     /* id: of the READ; status, copied, sums (optional): completed */
@@ -273,7 +275,6 @@ struct pull_config {
     int64_t rpc_ns;                             /* a peer's time to answer; 0: 2 s */
     int64_t wait_min_ns, wait_max_ns;           /* WAIT: pauses, doubled; 0: 1 ms, 100 ms */
     uint32_t wait_tries;                        /* pauses at most; 0: 1,000,000 */
-    uint32_t stale_max;                         /* STALEs that are asked again; 0: 3 */
     uint64_t window_bytes, source_window_bytes; /* in flight in all, from one member; 0: 64 MiB, 32 MiB */
     uint64_t read_bytes;                        /* of one READ; 0: 4 MiB */
     uint64_t rate;       /* bytes per second that a transfer makes at least, for estimates; 0: 100 MB/s */

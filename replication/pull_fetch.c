@@ -369,7 +369,7 @@ void fetch_stale(struct puller *p, struct fetch *f)
     if (f->lease) {
         lease_end(p->leases, f->lease);
     }
-    bool more = f->stale <= p->config.stale_max;
+    bool more = f->stale <= PULL_STALE_MAX;
     fetch_stop(p, f, more ? AFTER_RETRY : AFTER_END, more ? 0 : BERTH_ENOTNOW);
 }
 

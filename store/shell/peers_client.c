@@ -19,7 +19,7 @@ struct parked {
     TAILQ_ENTRY(parked) entry;
     peers_answer_fn *done;
     void *arg;
-    int64_t deadline; /* CLOCK_MONOTONIC ns */
+    int64_t deadline, until; /* as link_ask has them */
     uint16_t member;
     size_t bytes;
     uint8_t message[];
@@ -46,7 +46,7 @@ bool client_has_link(const struct peers *p)
 
 /* ---- what waits for a connection ---- */
 
-int client_park(struct peers *p, uint16_t number, const void *message, size_t n, int64_t deadline,
+int client_park(struct peers *p, uint16_t number, const void *message, size_t n, int64_t deadline, int64_t until,
                 peers_answer_fn *done, void *arg)
 {
     struct peers_client *c = p->client;
@@ -56,7 +56,7 @@ int client_park(struct peers *p, uint16_t number, const void *message, size_t n,
     struct parked *k = malloc(sizeof *k + n);
     if (!k)
         return -ENOMEM;
-    *k = (struct parked){.done = done, .arg = arg, .deadline = deadline, .member = number, .bytes = n};
+    *k = (struct parked){.done = done, .arg = arg, .deadline = deadline, .until = until, .member = number, .bytes = n};
     memcpy(k->message, message, n);
     TAILQ_INSERT_TAIL(&c->parked, k, entry);
     struct member *m = &p->members[number];
@@ -86,7 +86,7 @@ static void unpark(struct peers *p, uint16_t number, int32_t status)
     struct parked *k;
     while ((k = parked_of(p->client, number))) {
         TAILQ_REMOVE(&p->client->parked, k, entry);
-        int e = status ? status : link_ask(p, number, k->message, k->bytes, k->deadline, k->done, k->arg);
+        int e = status ? status : link_ask(p, number, k->message, k->bytes, k->deadline, k->until, k->done, k->arg);
         if (e < 0)
             k->done(k->arg, e, NULL, NULL);
         free(k);
@@ -210,7 +210,7 @@ static void ask_list(struct peers *p)
     m.from = p->client->n_learned;
     long n = wire_begin(&w, p->buffer, sizeof p->buffer, &m) < 0 ? -EINVAL : wire_end(&w);
     int64_t deadline = peers_mono(p) + LEARN_NS;
-    int e = n < 0 ? (int)n : link_ask(p, 0, p->buffer, (size_t)n, deadline, listed, p);
+    int e = n < 0 ? (int)n : link_ask(p, 0, p->buffer, (size_t)n, deadline, deadline, listed, p);
     if (e < 0)
         fail(p, BERTH_ENODE, "the node can't be asked who the members are");
 }

@@ -64,7 +64,7 @@ bool client_has_link(const struct peers *p);
 
 /* As link_ask, for a member without a connection: `done` is called once it has one, or can have none. Any context.
  * -ENOTCONN: it is known to be unreachable, or this is a node. -ENOMEM. */
-int client_park(struct peers *p, uint16_t number, const void *message, size_t n, int64_t deadline,
+int client_park(struct peers *p, uint16_t number, const void *message, size_t n, int64_t deadline, int64_t until,
                 peers_answer_fn *done, void *arg);
 
 /* Who is there: 0, or the refusal's code and sentence. */

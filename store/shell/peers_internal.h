@@ -28,6 +28,7 @@
 #include "replication/transport.h"
 #include "store/shell/dispatch.h"
 #include "store/shell/peers.h"
+#include "store/shell/resolver.h"
 #include "store/shell/state.h"
 
 #include <sys/queue.h>
@@ -49,7 +50,7 @@ typedef void peers_answer_fn(void *arg, int32_t status, const struct wire_messag
 enum member_state {
     MEMBER_SELF,       /* this node */
     MEMBER_WAITING,    /* it is the other's turn to connect, or the next attempt is not due */
-    MEMBER_RESOLVING,  /* the resolver is asked, on a thread of libuv's pool */
+    MEMBER_RESOLVING,  /* the resolver is asked, on a thread of its own */
     MEMBER_CONNECTING, /* a connection is being made, or greets */
     MEMBER_CONNECTED
 };
@@ -59,13 +60,13 @@ struct member {
     char address[WIRE_ADDRESS_MAX + 1]; /* as configured; self: as it is listened on; empty: not known */
     uint32_t weight;                    /* 1 .. RENDEZVOUS_WEIGHT_MAX */
     enum member_state state;
-    struct link *link;       /* up; NULL: not */
-    struct link *dialled;    /* under way, not up yet */
-    struct resolving *asked; /* the resolver's answer is awaited */
-    bool dials;              /* this node connects to it */
-    int64_t next_dial;       /* CLOCK_MONOTONIC ns; INT64_MAX: not by the clock */
-    int64_t backoff;         /* ns, of the next failure */
-    uint8_t region[16];      /* of the last identity; all 0: never seen */
+    struct link *link;      /* up; NULL: not */
+    struct link *dialled;   /* under way, not up yet */
+    struct question *asked; /* the resolver's answer is awaited */
+    bool dials;             /* this node connects to it */
+    int64_t next_dial;      /* CLOCK_MONOTONIC ns; INT64_MAX: not by the clock */
+    int64_t backoff;        /* ns, of the next failure */
+    uint8_t region[16];     /* of the last identity; all 0: never seen */
     uint64_t region_id;
     uint64_t incarnation;
     uint64_t pool_bytes;
@@ -114,8 +115,9 @@ struct serve_part;
 struct peers {
     struct server *server;
     const struct transport *transport;
-    void *context;                            /* the transport's */
-    struct watch *watch;                      /* of its descriptor */
+    void *context;       /* the transport's */
+    struct watch *watch; /* of its descriptor */
+    struct resolver *resolver;
     struct member *members;                   /* n_members, sorted by name */
     uint32_t n_members;                       /* 1 .. MEMBERS_MAX */
     uint16_t self;                            /* index of this node; MEMBER_NONE: a client's */
@@ -148,11 +150,12 @@ struct peers {
 struct link *link_of(struct peers *p, uint16_t number);
 
 /* Sends a request, encoded in any buffer (p->buffer): id, counter and time left are stamped here, and the bytes are
- * copied. deadline: CLOCK_MONOTONIC ns, INT64_MAX: none. 0: `done` is called exactly once, never from here. Else it was
+ * copied. deadline, until: CLOCK_MONOTONIC ns, as peer_ask has them; INT64_MAX: none. 0: `done` is called exactly
+ * once, never from here. Else it was
  * not sent and done is not called: -ENOTCONN (not up, or it is this node), -EAGAIN (too many under way), -EMSGSIZE,
  * -ETIMEDOUT (the deadline is past), -EINVAL, -ENOMEM. */
-int link_ask(struct peers *p, uint16_t number, void *message, size_t n, int64_t deadline, peers_answer_fn *done,
-             void *arg);
+int link_ask(struct peers *p, uint16_t number, void *message, size_t n, int64_t deadline, int64_t until,
+             peers_answer_fn *done, void *arg);
 
 /* Answers the request with this id of this link, once. A link that ended meanwhile: keep its serial and find it by
  * link_serial. -ENOENT, -EINVAL, -ENOTCONN, -EMSGSIZE. */

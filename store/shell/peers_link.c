@@ -287,8 +287,8 @@ static bool make_asked(struct link *l)
     return true;
 }
 
-int link_ask(struct peers *p, uint16_t number, void *message, size_t n, int64_t deadline, peers_answer_fn *done,
-             void *arg)
+int link_ask(struct peers *p, uint16_t number, void *message, size_t n, int64_t deadline, int64_t until,
+             peers_answer_fn *done, void *arg)
 {
     struct link *l = link_of(p, number);
     if (!l || l->closing || l->doomed)
@@ -299,7 +299,7 @@ int link_ask(struct peers *p, uint16_t number, void *message, size_t n, int64_t 
         return -EAGAIN;
     uint16_t place = l->free_asked;
     peer_counter(l->peer, peers_counter(p));
-    int e = peer_ask(l->peer, message, n, deadline, place, peers_mono(p), NULL);
+    int e = peer_ask(l->peer, message, n, deadline, until, place, peers_mono(p), NULL);
     if (e < 0)
         return e == -EBUSY ? -EAGAIN : e;
     l->free_asked = l->asked[place].next;

@@ -48,10 +48,12 @@ static long encode(struct peers *p, const struct wire_message *m, const struct w
 static void ask(struct taking *q, const struct pull_command *c, struct question *x, long bytes)
 {
     struct peers *p = q->peers;
-    int64_t deadline = c->deadline > 0 ? c->deadline : INT64_MAX;
-    int e = bytes < 0 ? (int)bytes : link_ask(p, c->member, p->buffer, (size_t)bytes, deadline, answered, x);
+    int64_t deadline = c->deadline > 0 ? c->deadline : INT64_MAX, until = deadline;
+    if (x->n && deadline < INT64_MAX - PULL_FORGET_NS)
+        until += PULL_FORGET_NS; /* the puller gives up at the deadline; a lease that comes later is to be released */
+    int e = bytes < 0 ? (int)bytes : link_ask(p, c->member, p->buffer, (size_t)bytes, deadline, until, answered, x);
     if (e == -ENOTCONN)
-        e = client_park(p, c->member, p->buffer, (size_t)bytes, deadline, answered, x);
+        e = client_park(p, c->member, p->buffer, (size_t)bytes, deadline, until, answered, x);
     if (e < 0) {
         pull_tell_plain(q, x->tells, x->id, e);
         free(x);

@@ -375,7 +375,7 @@ static void fake_asks(struct fake *f)
             wire_add(&w, &(struct wire_item){.key = {.data = "k", .size = 1}});
         }
         long n = wire_end(&w);
-        peer_ask(f->peer, bytes[i], (size_t)n, INT64_MAX, i, afar_now(), NULL);
+        peer_ask(f->peer, bytes[i], (size_t)n, INT64_MAX, INT64_MAX, i, afar_now(), NULL);
         for (const struct peer_command *c; (c = peer_command(f->peer));) {
             if (c->kind == PEER_SEND) {
                 tcp_transport.send(f->ctx, f->c, c->bytes, c->n);

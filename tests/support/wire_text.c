@@ -140,12 +140,6 @@ static void requests(struct out *o, const struct wire_message *m)
         reserved(o, 4);
         number(o, 8, "generation", m->state.generation);
         break;
-    case WIRE_READ:
-        number(o, 8, "lease", m->read.lease);
-        number(o, 8, "generation", m->read.generation);
-        number(o, 8, "offset", m->read.offset);
-        number(o, 8, "length", m->read.length);
-        break;
     default:
         break;
     }
@@ -186,11 +180,6 @@ static void others(struct out *o, const struct wire_message *m)
         number(o, 8, "lease", m->corrupt.lease);
         version(o, &m->corrupt.version);
         key(o, &m->corrupt.key);
-        break;
-    case WIRE_DATA:
-        number(o, 8, "offset", m->data.offset);
-        number(o, 4, "length", m->data.length);
-        error(o, "status", m->data.status);
         break;
     default:
         requests(o, m);
