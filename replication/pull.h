@@ -212,7 +212,9 @@ struct pull_event {
                     several requests go into one message */
     bool proven; /* UP: a READ's completion says that the owner held the slot until then (TCP), so that lease only is
                     allowed */
-    uint64_t incarnation;  /* UP; LEASED, ANSWER: the sender's, 0: as in UP */
+    uint64_t
+        incarnation; /* UP: 0: not met yet: the shell keeps what is asked of it until a second UP says who it is, or
+                              DOWN; LEASED, ANSWER: the sender's, 0: as in UP */
     const char *transport; /* UP: static string */
     const struct pull_request *request;
     const struct pull_answer *answers;
@@ -300,7 +302,7 @@ enum pull_unsafe {
 };
 
 struct pull_config {
-    uint16_t self;
+    uint16_t self;      /* PULL_MEMBER_NONE: a client, who is no member */
     uint16_t n_members; /* members are 0 .. n_members - 1; at most LEASE_MEMBERS_MAX */
     /* The key's homes, best first, at most max; how many. The key's own order of members for all nodes. */
     uint32_t (*homes)(void *env, const struct pull_key *key, uint16_t *out, uint32_t max);

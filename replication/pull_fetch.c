@@ -130,7 +130,9 @@ static int place_ranges(struct puller *p, struct fetch *f)
         f->total += f->ranges[i].length;
     }
     bool proven = p->members[f->lease->member].proven;
-    return !f->verifiable && (explicit || !proven) && !(p->config.unsafe & UNSAFE_NO_VERIFY) ? -EOPNOTSUPP : 0;
+    return !f->verifiable && f->total > 0 && (explicit || !proven) && !(p->config.unsafe & UNSAFE_NO_VERIFY)
+               ? -EOPNOTSUPP
+               : 0;
 }
 
 static void fetch_go(struct puller *p, struct fetch *f)
@@ -457,7 +459,7 @@ void fetch_accept(struct puller *p, struct fetch *f)
         fetch_stale(p, f); /* a newer one was returned meanwhile */
         return;
     }
-    f->served = true;
+    f->served = f->total > 0 || f->asked == &f->whole; /* who looks whether it is there does not use it */
     p->counter[PULL_TRANSFERS]++;
     p->members[f->record.member].sums.transfers++;
     if (f->destination == PULL_BUFFER) {

@@ -346,6 +346,11 @@ int64_t read_estimate(const struct puller *p, uint64_t bytes);
 int64_t read_first_estimate(const struct puller *p, uint64_t bytes); /* of a transfer that may be renewed */
 
 /* ---- pull_prove.c ---- */
+/* log2 of the segment size; of an object without segments that of one segment that has all of it. */
+static inline uint32_t prove_shift(const struct lease_terms *t)
+{
+    return t->n_sums ? t->segment_log2 : t->size > 1 ? 64u - (uint32_t)__builtin_clzll(t->size - 1) : 0;
+}
 bool prove_ranges(const struct fetch *f);                   /* what the ranges cover can be hashed and compared */
 bool prove_wanted(struct puller *p, const struct fetch *f); /* by those who wait now; a sample is drawn */
 /* It will be verified, whatever 1 in `sample` falls on: what is not sure is hashed afterwards, if it is to be. */

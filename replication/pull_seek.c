@@ -49,7 +49,9 @@ static struct seek *seek_new(struct puller *p, struct fetch *f)
     s->least = floor_get(p, f->key);
     memcpy(s->skip, f->avoid, sizeof s->skip);
     memcpy(s->tried, f->avoid, sizeof s->tried);
-    bit_set(s->tried, p->config.self);
+    if (p->config.self != PULL_MEMBER_NONE) {
+        bit_set(s->tried, p->config.self);
+    }
     list_init(&s->fetches);
     find_homes(p, s);
     pull_table_add(&p->seeks, &s->by_key, f->key->hash);

@@ -1,6 +1,7 @@
 /* api_range.c: copies out of an object: get_into, get_range. */
 #include "store/pull.h"
 #include "store/read.h"
+#include "store/remote.h"
 
 #include <errno.h>
 #include <string.h>
@@ -96,6 +97,9 @@ static long read_out(struct berth *b, const struct reading *r)
 
 long berth_get_into(struct berth *b, struct berth_key key, void *buffer, size_t size, unsigned flags, int64_t deadline)
 {
+    if (remote_is(b)) {
+        return remote_get_into(b, &key, buffer, size, flags, deadline);
+    }
     int rc = read_check_get(b, &key, buffer ? buffer : size ? NULL : "", flags);
     struct reading r = {.out = {.buffer = buffer, .size = size}, .key = &key, .flags = flags, .deadline = deadline};
     return rc ? rc : read_out(b, &r);
@@ -180,8 +184,11 @@ static long copy_ranges(struct berth *b, struct client_thread *t, const struct r
 long berth_get_range(struct berth *b, struct berth_key key, const struct berth_range *ranges, size_t n, unsigned flags,
                      int64_t deadline)
 {
-    int rc = read_check_get(b, &key, "", flags);
+    int rc = remote_is(b) ? 0 : read_check_get(b, &key, "", flags);
     rc = rc ? rc : check_ranges(ranges, n);
+    if (rc == 0 && remote_is(b)) {
+        return remote_get_range(b, &key, ranges, n, flags, deadline);
+    }
     struct reading r = {.out = {.ranges = ranges, .n = n}, .key = &key, .flags = flags, .deadline = deadline};
     return rc ? rc : read_out(b, &r);
 }

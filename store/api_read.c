@@ -2,6 +2,7 @@
 #include "store/await.h"
 #include "store/pull.h"
 #include "store/read.h"
+#include "store/remote.h"
 
 #include <errno.h>
 #include <string.h>
@@ -258,11 +259,9 @@ void berth_release(struct berth *b, struct berth_view *v, size_t n)
 
 /* ---- many keys ---- */
 
-static int check_many(struct berth *b, const struct berth_key *keys, size_t n, const void *out, unsigned flags,
-                      unsigned allowed)
+static int check_many(const struct berth_key *keys, size_t n, const void *out, unsigned flags, unsigned allowed)
 {
-    int rc = client_check(b);
-    rc = rc ? rc : check_flags(flags, allowed);
+    int rc = check_flags(flags, allowed);
     if (rc) {
         return rc;
     }
@@ -551,7 +550,8 @@ static long read_many(struct berth *b, const struct berth_key *keys, size_t n, s
 long berth_get_many(struct berth *b, const struct berth_key *keys, size_t n, struct berth_view *v, unsigned flags,
                     int64_t deadline)
 {
-    int rc = check_many(b, keys, n, v, flags, MANY_FLAGS);
+    int rc = client_check(b);
+    rc = rc ? rc : check_many(keys, n, v, flags, MANY_FLAGS);
     if (rc) {
         return rc;
     }
@@ -567,15 +567,20 @@ long berth_get_many(struct berth *b, const struct berth_key *keys, size_t n, str
 long berth_prefix(struct berth *b, const struct berth_key *keys, size_t n, struct berth_view *v, unsigned flags,
                   int64_t deadline)
 {
-    int rc = check_many(b, keys, n, v, flags, MANY_FLAGS);
+    int rc = client_check(b);
+    rc = rc ? rc : check_many(keys, n, v, flags, MANY_FLAGS);
     return rc ? rc : read_many(b, keys, n, v, flags, deadline, true);
 }
 
 long berth_exists(struct berth *b, const struct berth_key *keys, size_t n, uint8_t *present, unsigned flags)
 {
-    int rc = check_many(b, keys, n, present, flags, BERTH_LOCAL);
+    int rc = client_check_any(b);
+    rc = rc ? rc : check_many(keys, n, present, flags, BERTH_LOCAL);
     if (rc) {
         return rc;
+    }
+    if (b->remote) {
+        return remote_exists(b, keys, n, present);
     }
     struct client_thread *t = thread_self();
     long found = 0;

@@ -208,11 +208,18 @@ struct berth_put_opts {
 /* Opens a node: "embedded:?pool=256MiB" (a node on a thread of this process, over a region of its own; settings as for
  * berthd, separated by &), "unix:PATH", or NULL: $BERTH_NODE, else the first that answers of
  * unix:$XDG_RUNTIME_DIR/berth.sock, unix:/run/berth/berth.sock and unix:/tmp/berth-UID/berth.sock (whose directory has
- * to be this user's alone). "tcp://" and "verbs://" are names of later versions. opts may be NULL. *b is the caller's
- * until berth_close. Any thread.
- * Errors: -EINVAL (name or option), BERTH_ENODE, -EACCES, BERTH_EFORMAT, -ENOMEM, -EOPNOTSUPP, -EUSERS (the node has
- * 1024 sessions, the most that it serves); embedded also what berthd refuses to start with (-ENOSPC: no room for the
- * pool). berth_error(NULL, ..) has the sentence. */
+ * to be this user's alone). "tcp://HOST:PORT" is a node of another host, at the address where it listens for its peers
+ * (settings behind a "?", separated by &: cluster=NAME, verify=always | 1/N | lease, peer-trust=network for an address
+ * that is no loopback): a client without a node. Whichever member of a fleet is named, objects of all of them are read,
+ * into the caller's memory: berth_get_into, berth_get_range, berth_exists, berth_stat, the queues' operations of these
+ * names and BERTH_OP_CANCEL, as if with BERTH_PEERS; and berth_namespace. Everything else needs a node on this host:
+ * -EOPNOTSUPP. It runs on a thread of this process, until berth_close. Where the fleet's list of members has changed
+ * calls say BERTH_ERESTART. "verbs://" is a name of later versions. opts may be NULL. *b is the caller's until
+ * berth_close. Any thread.
+ * Errors: -EINVAL (name or option), BERTH_ENODE, -EACCES (tcp: another cluster, too), BERTH_EFORMAT, -ENOMEM, -EMFILE,
+ * -EOPNOTSUPP, -EUSERS (the node has 1024 sessions, the most that it serves; tcp: 256 clients without a node);
+ * embedded also what berthd refuses to start with (-ENOSPC: no room for the pool). berth_error(NULL, ..) has the
+ * sentence. */
 BERTH_API int berth_open(struct berth **b, const char *node, const struct berth_open_opts *opts);
 
 /* Closes a handle: unsealed drafts are aborted, remaining views become invalid, queues must be closed before. Ends an
@@ -277,7 +284,8 @@ BERTH_API long berth_get_many(struct berth *b, const struct berth_key *keys, siz
 
 /* Copies an object into the caller's memory and releases it. buffer holds size bytes; an object that is larger is
  * -ENOSPC with its size in the error's first figure, nothing is copied. Returns the object's size. flags as berth_get.
- * Errors as berth_get. */
+ * Errors as berth_get. Where bytes come straight from a peer (tcp:, or an embedded node with BERTH_PEERS) an error may
+ * leave some of them in buffer; when the call returns nothing is written there any more. */
 BERTH_API long berth_get_into(struct berth *b, struct berth_key key, void *buffer, size_t size, unsigned flags,
                               int64_t deadline);
 
@@ -292,7 +300,8 @@ struct berth_range {
  * They may overlap in the object and come in any order. flags as berth_get; BERTH_VERIFY verifies the segments that the
  * ranges touch and no others, of an object without segments all of it. Returns the bytes copied. Errors as berth_get;
  * -ERANGE: a range goes beyond the object (figures: the object's size, the range's index, its offset and size). On an
- * error nothing is copied. */
+ * error nothing is copied, but on a handle of tcp: as with berth_get_into. There BERTH_OP_GET_RANGE takes at most 1,024
+ * ranges, and with BERTH_VERIFY only such as can be verified alone, else -EOPNOTSUPP. */
 BERTH_API long berth_get_range(struct berth *b, struct berth_key key, const struct berth_range *ranges, size_t n,
                                unsigned flags, int64_t deadline);
 
@@ -329,7 +338,8 @@ BERTH_API long berth_prefix(struct berth *b, const struct berth_key *keys, size_
                             unsigned flags, int64_t deadline);
 
 /* Which of n keys are ready to be read: present[i] 1 or 0. Pins nothing, touches nothing. Returns how many are.
- * Errors: -EINVAL, BERTH_EFORKED. */
+ * Errors: -EINVAL, BERTH_EFORKED. On a handle of tcp: the owners are asked, within the handle's time-out; also
+ * BERTH_EUNSURE, BERTH_ENODE, -ETIMEDOUT: then present[] says nothing. */
 BERTH_API long berth_exists(struct berth *b, const struct berth_key *keys, size_t n, uint8_t *present, unsigned flags);
 
 /* Releases n views; those whose data is NULL are passed over, so a whole batch can be given. data becomes NULL. Any
@@ -360,7 +370,8 @@ struct berth_stat {
     struct berth_hold_info holds[16];
 };
 
-/* What the index knows of a key. Errors: -ENOENT, -EINVAL, BERTH_ENODE, -ETIMEDOUT. */
+/* What the index knows of a key; on a handle of tcp: version, size, checksum, lineage and the key's own fields, the
+ * others are 0. Errors: -ENOENT, -EINVAL, BERTH_ENODE, -ETIMEDOUT, there also BERTH_EUNSURE, BERTH_ENOTNOW. */
 BERTH_API int berth_stat(struct berth *b, struct berth_key key, struct berth_stat *st);
 
 struct berth_entry {

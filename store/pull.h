@@ -38,7 +38,7 @@ struct call *pull_build_into(struct berth *b, const struct berth_key *key, const
                              const struct pull_place *place, unsigned flags, int64_t deadline);
 static inline bool pull_direct(const struct berth *b)
 {
-    return b->server != NULL;
+    return b->server != NULL || b->remote != NULL;
 }
 
 /* What the reply to a PULL of n keys says of each, in out[n]. 0 or a negative error for all of them. */

@@ -3,6 +3,7 @@
 #include "store/pull.h"
 #include "store/queue.h"
 #include "store/read.h"
+#include "store/remote.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -173,7 +174,9 @@ static void join(struct berth_queue *q, struct berth_op *op)
 /* A read that looked in vain, and that nothing came for. Under the lock. */
 static void read_missed(struct berth_queue *q, struct berth_op *op, long result)
 {
-    read_count_missed(q->b, thread_self());
+    if (!q->b->remote) { /* which has no pool, and counts nothing */
+        read_count_missed(q->b, thread_self());
+    }
     queue_complete(q, op, result);
 }
 
@@ -339,6 +342,10 @@ static void pulled(struct berth *b, struct call *c, int status, const struct msg
         pull_records(r, bytes, 1, op->record);
     }
     rc = rc ? rc : p.status;
+    if (b->remote) {
+        queue_complete(q, op, rc < 0 ? rc : remote_result(op, &p));
+        return;
+    }
     struct pull_out o = out_of(op);
     long result = into ? pull_into_result(&o, rc, &p) : rc < 0 ? rc : PULL_IS_HERE;
     if (result >= 0) {
@@ -366,6 +373,9 @@ static unsigned pull_flags(const struct berth_op *op)
 static struct call *build_read_pull(struct berth_queue *q, struct berth_op *op)
 {
     uint32_t taken;
+    if (q->b->remote) {
+        return remote_build_read(q->b, op);
+    }
     struct pull_place place;
     struct pull_out o = out_of(op);
     if (op->opcode != BERTH_OP_GET && !(op->reserved[3] & INTO_POOL) && pull_out_place(q->b, &o, &place)) {
@@ -533,6 +543,10 @@ static enum begun begin_wait(struct berth_queue *q, struct berth_op *op)
 /* A read that waits looks, leaves it to the node to say when to look again, and comes back through `again`. */
 static enum begun begin_read(struct berth_queue *q, struct berth_op *op)
 {
+    if (q->b->remote) {
+        bool late = op->deadline == BERTH_NOW || await_over(op->deadline);
+        return late ? done_with(q, op, -ETIMEDOUT) : fly_pull(q, op);
+    }
     unsigned flags = op->flags & ~(unsigned)BERTH_WAIT & ~PULL_READ_FLAGS;
     if (flags == op->flags) {
         return read_done(q, op, read_plainly(q, op));

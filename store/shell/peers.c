@@ -3,6 +3,7 @@
 
 #include "replication/tcp.h"
 #include "store/shell/log.h"
+#include "store/shell/peers_client.h"
 #include "store/shell/session.h"
 #include "store/shell/watch.h"
 
@@ -83,7 +84,7 @@ static int make_members(struct peers *p, const struct settings *s)
     return 0;
 }
 
-static int make_homes(struct peers *p, uint32_t k)
+int peers_make_homes(struct peers *p, uint32_t k)
 {
     struct rendezvous_member *list = calloc(p->n_members, sizeof *list);
     if (!list)
@@ -153,20 +154,18 @@ static int learn_address(struct peers *p)
     return 0;
 }
 
-static int open_transport(struct peers *p, char *why, size_t why_size)
+int peers_open_transport(struct peers *p, const char *listen, char *why, size_t why_size)
 {
     struct server *s = p->server;
-    bool listens = strcmp(s->settings.listen, "off") != 0;
-    struct transport_config config = {
-        .listen = listens ? s->settings.listen : NULL, .turn_bytes = TURN_BYTES, .done_ns = DONE_NS, .flushed = true};
+    struct transport_config config = {.listen = listen, .turn_bytes = TURN_BYTES, .done_ns = DONE_NS, .flushed = true};
     p->transport = &tcp_transport;
     int e = p->transport->open(&p->context, &config, &peers_events, p, why, why_size);
     if (e < 0) {
         p->context = NULL;
         return e;
     }
-    e = learn_address(p);
-    if (e == 0)
+    e = p->client ? 0 : learn_address(p);
+    if (e == 0 && !p->client)
         e = p->transport->expose(p->context, s->region.pool.fd, s->region.pool.base, s->region.pool.bytes);
     if (e == 0) {
         p->watch = watch_open(&s->loop, p->transport->descriptor(p->context), UV_READABLE, readable, p);
@@ -219,9 +218,9 @@ int peers_open(struct peers **out, struct server *s, char *why, size_t why_size)
     snprintf(why, why_size, "no memory for the peers");
     e = make_members(p, &s->settings);
     if (e == 0)
-        e = make_homes(p, s->settings.homes);
+        e = peers_make_homes(p, s->settings.homes);
     if (e == 0)
-        e = open_transport(p, why, why_size);
+        e = peers_open_transport(p, strcmp(s->settings.listen, "off") != 0 ? s->settings.listen : NULL, why, why_size);
     if (e == 0) {
         make_identity(p);
         e = open_parts(p, why, why_size);
@@ -239,6 +238,10 @@ int peers_open(struct peers **out, struct server *s, char *why, size_t why_size)
 
 void peers_up(struct peers *p, uint16_t number, const struct peer_identity *other)
 {
+    if (p->client) {
+        client_up(p, number, other);
+        return;
+    }
     home_part_up(p, number, other);
     serve_part_up(p, number, other);
     pull_part_up(p, number, other);
@@ -247,6 +250,10 @@ void peers_up(struct peers *p, uint16_t number, const struct peer_identity *othe
 /* Who takes hears of it first: what it had under way is over before anybody else acts on the loss. */
 void peers_down(struct peers *p, uint16_t number, uint32_t serial, int32_t status)
 {
+    if (p->client) {
+        client_down(p, number, serial, status);
+        return;
+    }
     pull_part_down(p, number, serial, status);
     serve_part_down(p, number, serial, status);
     home_part_down(p, number, serial, status);
@@ -273,10 +280,15 @@ static void tell_strangers(struct peers *p, int64_t now)
     p->last = st;
 }
 
+uint64_t peers_counter(const struct peers *p)
+{
+    return p->client ? p->seen : node_seen(p->server->node);
+}
+
 /* Counters that others have seen: this node's next version goes beyond them (rule 28). */
 static void tell_seen(struct peers *p)
 {
-    if (p->seen <= p->seen_told)
+    if (p->client || p->seen <= p->seen_told)
         return;
     struct node_event ev = {.kind = EV_SEEN, .counter = p->seen};
     p->seen_told = p->seen;
@@ -292,6 +304,7 @@ static int64_t sooner(int64_t a, int64_t b)
 static int64_t next_due(const struct peers *p)
 {
     int64_t parts = sooner(home_part_timer(p), sooner(serve_part_timer(p), pull_part_timer(p)));
+    parts = p->client ? sooner(parts, client_timer(p)) : parts;
     return sooner(parts, sooner(p->strangers_due, links_timer(p)));
 }
 
@@ -336,9 +349,14 @@ bool peers_turn(struct peers *p)
     tell_seen(p);
     now = peers_mono(p);
     links_turn(p, now);
-    home_part_turn(p, now);
-    serve_part_turn(p, now);
-    pull_part_turn(p, now);
+    if (p->client) {
+        client_turn(p, now);
+    } else {
+        home_part_turn(p, now);
+        serve_part_turn(p, now);
+    }
+    if (p->pull)
+        pull_part_turn(p, now);
     p->transport->flush(p->context);
     p->due = next_due(p);
     return any;
@@ -410,6 +428,7 @@ void peers_close(struct peers *p)
         peers_stop(p);
         linger(p);
         links_end(p);
+        client_close(p);
         pull_part_close(p);
         serve_part_close(p);
         home_part_close(p);
@@ -418,6 +437,7 @@ void peers_close(struct peers *p)
     resolver_close(p->resolver);
     if (p->context)
         p->transport->close(p->context);
+    client_free(p);
     rendezvous_destroy(p->homes);
     free(p->members);
     free(p);

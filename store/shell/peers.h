@@ -41,8 +41,8 @@ void peers_command(struct peers *p, const struct node_command *c);
 /* An answer of the core to its session NODE_PULLER. Called from dispatch. */
 void peers_reply(struct peers *p, const struct msg_reply *r);
 struct session;
-/* PULL and CANCEL of a client: answered by session_reply, without peers at once: nothing is known of any key. Called
- * from dispatch. */
+/* PULL and CANCEL of a client: answered by session_reply, without peers at once: nothing is known of any key. Of a
+ * client of other nodes STAT too, as a PULL that has its op. Called from dispatch. */
 void peers_pull(struct peers *p, struct session *from, const struct msg_pull *m);
 void peers_cancel_pull(struct peers *p, struct session *from, const struct msg_cancel *m);
 /* PUBLISHED of a client: answered when the homes have it, without peers at once. Called from dispatch. */

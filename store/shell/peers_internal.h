@@ -4,6 +4,8 @@
  *   peers_link.c    one link: asking, answering, telling, ending
  *   peers_dial.c    which links there are: connecting, who is let in, members' ups and downs
  *   peers_report.c  what is said of them
+ *   peers_members.c MEMBERS
+ *   peers_client.c  the same without a node: a client of other nodes (peers_client.h)
  *   peers_home.c    part: the home's table, questions to it, this node's publications      home_part_*
  *   peers_serve.c   part: leases and transfers that this node gives                        serve_part_*
  *   peers_pull.c    part: what this node takes from others                                 pull_part_*
@@ -106,6 +108,7 @@ struct link {
 TAILQ_HEAD(link_list, link);
 
 struct home_part;
+struct peers_client;
 struct taking;
 struct serve_part;
 
@@ -117,7 +120,7 @@ struct peers {
     struct resolver *resolver;
     struct member *members;                   /* n_members, sorted by name */
     uint32_t n_members;                       /* 1 .. MEMBERS_MAX */
-    uint16_t self;                            /* index of this node */
+    uint16_t self;                            /* index of this node; MEMBER_NONE: a client's */
     struct rendezvous *homes;                 /* which members are home to a place */
     uint64_t revision;                        /* rendezvous_revision: of names, weights and number of homes */
     struct peer_identity identity;            /* what this node says in HELLO */
@@ -140,6 +143,7 @@ struct peers {
     struct home_part *home;
     struct taking *pull;
     struct serve_part *serve;
+    struct peers_client *client;      /* not NULL: there is no node; home and serve are NULL then */
     uint8_t buffer[WIRE_MESSAGE_MAX]; /* to encode a message in, for the next link_ask, link_answer or link_tell */
 };
 
@@ -183,7 +187,7 @@ extern peers_request_fn *const peers_requests[WIRE_OPS];
 
 peers_request_fn serve_part_lease, serve_part_renew, serve_part_release, serve_part_state, serve_part_corrupt;
 peers_request_fn serve_part_sums;
-peers_request_fn home_part_ask, home_part_publish;
+peers_request_fn home_part_ask, home_part_publish, members_part_list;
 peers_request_fn pull_part_recall;
 
 /* A member or client has come up, with another incarnation or not, or has gone. After down, every link_ask of it has
@@ -251,7 +255,14 @@ void pull_part_turn(struct peers *p, int64_t now);
 void pull_part_up(struct peers *p, uint16_t number, const struct peer_identity *other);
 void pull_part_down(struct peers *p, uint16_t number, uint32_t serial, int32_t status);
 
-/* ---- between peers.c, peers_link.c, peers_report.c ---- */
+/* ---- between peers.c, peers_link.c, peers_report.c, peers_client.c ---- */
+
+/* peers.c. listen: HOST:PORT, or NULL: nothing is listened on and nothing shown. */
+int peers_open_transport(struct peers *p, const char *listen, char *why, size_t why_size);
+/* From the members, with k homes a key: homes and revision. */
+int peers_make_homes(struct peers *p, uint32_t k);
+/* Greatest version counter seen here, for every message (rule 28). */
+uint64_t peers_counter(const struct peers *p);
 
 /* peers_link.c */
 void link_event(struct link *l, const struct peer_event *ev);
