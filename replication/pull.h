@@ -286,8 +286,7 @@ struct pull_command {
     uint32_t slot;
     struct pull_target target;
     uint8_t *scratch; /* HASH: of parts that say so */
-    bool
-        sum; /* READ: of all of an object without segments, which will be verified: its checksum, made in passing, is of use */
+    bool sum; /* READ: of all of an object without segments that will be verified: a checksum made in passing is used */
 };
 
 /* ---- the puller ---- */

@@ -1,5 +1,4 @@
-/* berthds.h: a few berthds that are each other's peers, each a process of its own, named n0, n1 .. One test program at a
- * time. */
+/* berthds.h: a few berthds that are each other's peers, each a process of its own, named n0, n1 .. */
 #ifndef BERTH_TESTS_BERTHDS_H
 #define BERTH_TESTS_BERTHDS_H
 
