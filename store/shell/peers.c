@@ -148,7 +148,7 @@ static int open_transport(struct peers *p, char *why, size_t why_size)
     struct server *s = p->server;
     bool listens = strcmp(s->settings.listen, "off") != 0;
     struct transport_config config = {.listen = listens ? s->settings.listen : NULL};
-    p->transport = &tcp_transport;
+    p->transport = s->transport ? s->transport : &tcp_transport;
     int e = p->transport->open(&p->context, &config, &peers_events, p, why, why_size);
     if (e < 0) {
         p->context = NULL;
