@@ -171,6 +171,8 @@ void loop_net_step(struct loop_net *net, int64_t now)
             read_piece(net, i);
         else if (i->kind == ITEM_STRAND)
             read_quiet(i->read);
+        else if (i->kind == ITEM_LOST)
+            read_lost(i->read);
         else if (to) {
             TAILQ_INSERT_TAIL(&to->inbox, i, entry);
             continue;

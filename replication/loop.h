@@ -27,7 +27,7 @@ enum loop_fault {
     LOOP_REORDERED,     /* .. arrives behind those after it */
     LOOP_LATE,          /* bytes are taken from memory up to late_ns later */
     LOOP_TORN,          /* parts of one read are taken at different times */
-    LOOP_NOT_COMPLETED, /* a read's completion never comes: until it is cancelled, or the connection ends */
+    LOOP_NOT_COMPLETED, /* a read's completion never comes: it is cancelled, or after 5 s the connection ends */
     LOOP_DAMAGED,       /* a byte of the payload is another */
     LOOP_CUT,           /* a connection is lost; each end hears of it in its own time */
     LOOP_NOT_CONNECTED, /* an attempt to connect fails */

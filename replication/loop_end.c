@@ -63,6 +63,12 @@ void end_hang_up(struct loop_end *e)
     close_later(e->other, -ECONNRESET);
 }
 
+void end_cut(struct loop_end *e)
+{
+    close_later(e, -ECONNRESET);
+    close_later(e->other, -ECONNRESET);
+}
+
 void loop_cut(void *ctx, struct connection *c)
 {
     struct loop *l = ctx;
@@ -70,8 +76,7 @@ void loop_cut(void *ctx, struct connection *c)
     if (!e->up || e->cut)
         return;
     l->net->faults[LOOP_CUT]++;
-    close_later(e, -ECONNRESET);
-    close_later(e->other, -ECONNRESET);
+    end_cut(e);
 }
 
 /* Everything that it was to tell is told; then it is no more. */
@@ -225,10 +230,8 @@ static void message(struct loop *ctx, struct item *i)
         return;
     ctx->stats.messages_in++;
     ctx->events.message(ctx->env, &e->c, i->bytes, i->n);
-    if (e->ctx == ctx && e->up && loop_fault(ctx->net, LOOP_CUT)) {
-        close_later(e, -ECONNRESET);
-        close_later(e->other, -ECONNRESET);
-    }
+    if (e->ctx == ctx && e->up && loop_fault(ctx->net, LOOP_CUT))
+        end_cut(e);
 }
 
 void end_taken(struct loop *ctx, struct item *i)

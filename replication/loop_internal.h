@@ -17,6 +17,7 @@ enum item_kind {
     ITEM_PIECE,     /* net: bytes of a read are copied */
     ITEM_EXPIRE,    /* net: the deadline of a read */
     ITEM_STRAND,    /* net: a read of a crashed context is over */
+    ITEM_LOST,      /* net: a completion has not come for too long */
     ITEM_CONNECTED, /* dialler, status */
     ITEM_ACCEPTED,  /* listener */
     ITEM_MESSAGE,
@@ -123,6 +124,7 @@ struct item *loop_send(struct loop_net *net, enum item_kind kind, int64_t at, st
                        struct loop_read *read, const void *bytes, size_t n);
 
 void end_drop(struct loop_end *e);                /* one count less */
+void end_cut(struct loop_end *e);                 /* both ends are to hear that the connection is lost */
 void end_gone(struct loop_end *e);                /* its context has it no more */
 void end_hang_up(struct loop_end *e);             /* the other end is to hear that this one is gone */
 void end_taken(struct loop *ctx, struct item *i); /* an item of ctx's inbox */
@@ -131,8 +133,9 @@ void end_reads(struct loop_end *e, int status);   /* ends all that it posted */
 void read_drop(struct loop_read *r);
 void read_quiet(struct loop_read *r); /* nothing is written any more */
 void read_piece(struct loop_net *net, const struct item *i);
+void read_lost(struct loop_read *r);
 void read_taken(struct loop *ctx, struct item *i);
-void read_strand(struct loop_end *e);             /* the reader's process is gone */
+void read_strand(struct loop_end *e);             /* its process is gone: nobody there is told anything */
 void read_served(struct loop_end *e, int status); /* the owner's end e is gone: its serves are told */
 int loop_read(void *ctx, struct connection *c, struct transfer *t);
 int loop_cancel(void *ctx, struct transfer *t);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #define PIECES_MAX 4u
+#define SILENCE_NS INT64_C(5000000000)
 #define HASHED_ELSEWHERE 4u /* one read in so many is not shown in passing, as a NIC would do it */
 
 void read_drop(struct loop_read *r)
@@ -41,6 +42,13 @@ static void complete(struct loop *ctx, struct loop_read *r, int status)
         ctx->net->config.arrived(ctx->env, &r->end->c, t);
     t->complete(t);
     read_drop(r);
+}
+
+/* As a queue pair whose retries are used up. */
+void read_lost(struct loop_read *r)
+{
+    if (r->t)
+        end_cut(r->end);
 }
 
 /* ---- posting ---- */
@@ -86,6 +94,8 @@ static void take_pieces(struct loop_net *net, struct loop_read *r)
     int64_t at = net->now + loop_delay(net) + late;
     r->damaged = loop_fault(net, LOOP_DAMAGED);
     r->lost = loop_fault(net, LOOP_NOT_COMPLETED);
+    if (r->lost)
+        loop_send(net, ITEM_LOST, net->now + SILENCE_NS, NULL, r, NULL, 0);
     for (uint64_t from = 0; from < r->bytes; from += step) {
         uint64_t n = r->bytes - from < step ? r->bytes - from : step;
         int64_t own = torn ? loop_span(net, 0, net->config.late_ns) : 0;
@@ -197,6 +207,7 @@ static void wanted(struct loop *ctx, struct loop_end *e, struct loop_read *r)
         return;
     }
     r->serving = true;
+    r->refs++; /* until the owner was told of its end */
     ctx->stats.serving++;
     take_pieces(ctx->net, r);
 }
@@ -210,6 +221,7 @@ static void served(struct loop *ctx, struct loop_end *e, struct loop_read *r, in
     ctx->stats.served += status == 0;
     ctx->stats.serve_errors += status < 0;
     ctx->events.served(ctx->env, &e->c, r->lease, r->token, status);
+    read_drop(r);
 }
 
 void read_taken(struct loop *ctx, struct item *i)
@@ -299,19 +311,39 @@ void read_served(struct loop_end *e, int status)
     }
 }
 
+/* Memory that goes with its process is written by nobody: only what the context exposed outlives it. */
+static bool outlives(const struct loop *ctx, const struct loop_read *r)
+{
+    const uint8_t *base = ctx->memory;
+    for (uint32_t i = 0; i < r->parts; i++) {
+        const uint8_t *at = r->to[i].iov_base;
+        if (!base || at < base || at + r->to[i].iov_len > base + ctx->memory_bytes)
+            return false;
+    }
+    return true;
+}
+
+static void strand(struct loop_net *net, struct loop_read *r)
+{
+    r->t = NULL;
+    if (outlives(r->end->ctx, r) && loop_fault(net, LOOP_WROTE_ON))
+        loop_send(net, ITEM_STRAND, net->now + loop_span(net, 0, net->config.linger_ns), NULL, r, NULL, 0);
+    else
+        read_quiet(r);
+    read_drop(r);
+}
+
 void read_strand(struct loop_end *e)
 {
     struct loop_net *net = e->ctx->net;
     struct loop_read *r, *next;
     for (r = TAILQ_FIRST(&net->reads); r; r = next) {
         next = TAILQ_NEXT(r, entry);
-        if (r->end != e || !r->t)
-            continue;
-        r->t = NULL;
-        if (loop_fault(net, LOOP_WROTE_ON))
-            loop_send(net, ITEM_STRAND, net->now + loop_span(net, 0, net->config.linger_ns), NULL, r, NULL, 0);
-        else
-            read_quiet(r);
-        read_drop(r);
+        if (r->end == e && r->t) {
+            strand(net, r);
+        } else if (r->end->other == e && r->serving) {
+            r->serving = false; /* nobody is told */
+            read_drop(r);
+        }
     }
 }

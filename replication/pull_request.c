@@ -61,13 +61,25 @@ void item_done(struct puller *p, struct item *i, const struct fetch *f, int stat
     }
 }
 
-void item_located(struct puller *p, struct item *i)
+static void turn_later(struct puller *p, struct request *r)
 {
-    struct request *r = i->request;
-    if (!i->located && (r->flags & PULL_PREFIX) && !list_in(&r->turning)) {
+    if ((r->flags & PULL_PREFIX) && !list_in(&r->turning)) {
         list_push(&p->turning, &r->turning);
     }
+}
+
+void item_located(struct puller *p, struct item *i)
+{
+    if (!i->located) {
+        turn_later(p, i->request);
+    }
     i->located = true;
+}
+
+/* The search may be shared with another request's run, where the key stands behind the end: here it may be the first. */
+void item_parked(struct puller *p, struct item *i)
+{
+    turn_later(p, i->request);
 }
 
 /* ---- PREFIX ---- */
@@ -98,6 +110,7 @@ static void unpark(struct puller *p, struct request *r)
     for (uint32_t i = r->released; i < r->bound; i++) {
         struct fetch *f = r->items[i].fetch;
         if (f && f->seek && f->seek->parked) {
+            f->seek->prefix = r->serial;
             seek_go_on(p, f->seek);
         }
     }

@@ -46,6 +46,7 @@ static struct seek *seek_new(struct puller *p, struct fetch *f)
     s->key = key_keep(f->key);
     s->fresh = f->fresh;
     s->shared = !f->fresh;
+    s->here = f->here;
     s->least = floor_get(p, f->key);
     memcpy(s->skip, f->avoid, sizeof s->skip);
     memcpy(s->tried, f->avoid, sizeof s->tried);
@@ -69,6 +70,13 @@ static void seek_free(struct puller *p, struct seek *s)
     p->n_seeks--;
 }
 
+static void parked(struct puller *p, struct fetch *f)
+{
+    for (struct list *n = f->items.next; n != &f->items; n = n->next) {
+        item_parked(p, CONTAINER(n, struct item, node));
+    }
+}
+
 void seek_join(struct puller *p, struct fetch *f)
 {
     struct seek *s = f->fresh ? NULL : seek_find(p, f);
@@ -88,6 +96,8 @@ void seek_join(struct puller *p, struct fetch *f)
         seek_go_on(p, s);
     } else if (s->held) {
         fetch_named(p, f);
+    } else if (s->parked) {
+        parked(p, f);
     }
 }
 
@@ -320,6 +330,10 @@ void seek_answer(struct puller *p, struct seek *s, uint16_t member, const struct
         s->parked = true;
         if (!all_held(s)) {
             seek_go_on(p, s);
+            return;
+        }
+        for (struct list *n = s->fetches.next; n != &s->fetches; n = n->next) {
+            parked(p, CONTAINER(n, struct fetch, in_seek));
         }
         return;
     }
@@ -327,6 +341,10 @@ void seek_answer(struct puller *p, struct seek *s, uint16_t member, const struct
     if (a->says == HOME_FOUND) {
         s->unsure = s->unsure || a->unsure;
         add_locations(p, s, a);
+        if (s->fresh && s->here.counter && version_compare(s->here, s->least) >= 0) {
+            conclude(p, s, NULL, BERTH_KEPT); /* this node may be the owner itself */
+            return;
+        }
         if (granted && !bit_get(s->tried, member) && take_grant(p, s, granted)) {
             return;
         }

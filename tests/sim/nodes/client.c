@@ -212,9 +212,12 @@ static uint32_t draw_flags(void)
     return flags | (chance(10) ? MSG_PULL_PREFIX : 0);
 }
 
-static void remember_published(struct call *c)
+static void remember(const struct member_node *n, struct call *c)
 {
     for (uint32_t i = 0; i < c->n; i++) {
+        bool counts = world->now - n->seen_at[c->key[i]] < 50 * SECOND; /* rule 27: for T, a minute */
+        c->seen[i][0] = counts ? n->seen[c->key[i]][0] : 0;
+        c->seen[i][1] = counts ? n->seen[c->key[i]][1] : 0;
         for (uint32_t m = 0; m < world->n; m++) {
             struct member_node *o = world->node[m];
             c->acked[i][m] = copy_acked(o, c->key[i]) ? o->copy[c->key[i]].serial : 0;
@@ -246,8 +249,9 @@ static void pull(struct member_node *n)
                             .flags = (uint16_t)c->flags,
                             .kind = (uint16_t)c->destination,
                             .buffer = (uintptr_t)c->buffer};
-    remember_published(c);
-    note("node %u pulls %u keys from %u on, flags %u kind %u", n->number, c->n, c->key[0], c->flags, c->destination);
+    remember(n, c);
+    note("node %u pulls %u keys from %u on, flags %u kind %u, call %llu", n->number, c->n, c->key[0], c->flags,
+         c->destination, (unsigned long long)c->id);
     node_request(n, &x.m.head);
 }
 
@@ -281,8 +285,30 @@ static void on_put(struct member_node *n, const struct call *c, const struct msg
         on_tokens(n, r);
 }
 
-/* Nobody may say that a key is nowhere while a copy that was published stays where it was, at a node that the reader
- * can reach (rule 31). */
+/* The removal that somebody knows of. One that was told too late is told again with a counter above the version that it
+ * met (rule 28): so it ends that version too. */
+static uint64_t removed(uint32_t k)
+{
+    static const char *const kinds[] = {"nothing", "FOUND", "ABSENT", "LEARNING"};
+    const struct key *key = &world->key[k];
+    struct home_key hk = {.data = key->data, .size = key->size, .space = key->ns};
+    uint64_t most = key->removed;
+    for (uint32_t m = 0; m < world->n; m++) {
+        const struct member_node *h = world->node[m];
+        struct home_answer a;
+        if (!h->up)
+            continue;
+        home_ask(h->server.peers->home->home, &hk, h->server.peers->revision, clock_mono(h), &a);
+        most = a.removed.counter > most ? a.removed.counter : most;
+        note("node %u as a home of key %u: %s, %u locations: node %u has %llu; removed %llu", m, k, kinds[a.kind], a.n,
+             a.n ? a.at[0].member : 0, (unsigned long long)(a.n ? a.at[0].version.counter : 0),
+             (unsigned long long)a.removed.counter);
+    }
+    return most;
+}
+
+/* Nobody may say that a key is nowhere while a copy of its newest version that was published stays where it was, at a
+ * node that the reader can reach (rule 31). Older ones count for nothing once a newer one was there. */
 static void check_absent(const struct member_node *n, const struct call *c, uint32_t i)
 {
     uint32_t k = c->key[i];
@@ -293,23 +319,31 @@ static void check_absent(const struct member_node *n, const struct call *c, uint
         const struct copy *copy = &o->copy[k];
         bool reached = m == n->number || (link->link && clock_mono(n) - link->since > world->now - c->began + 20 * MS);
         if (c->acked[i][m] && o->up && o->up_since <= c->began && copy->serial == c->acked[i][m] &&
-            copy->counter > world->key[k].removed && reached)
-            violation("node %u: key %u is said to be nowhere, but node %u has published %llu", n->number, k, m,
+            copy->counter == world->key[k].newest && copy->counter > removed(k) && reached)
+            violation("node %u: call %llu, begun %lld us ago, flags %u: key %u is said to be nowhere, but node %u has "
+                      "published %llu",
+                      n->number, (unsigned long long)c->id, (long long)((world->now - c->began) / US), c->flags, k, m,
                       (unsigned long long)copy->counter);
     }
 }
 
-static void check_monotonic(struct member_node *n, uint32_t k, const struct msg_pulled *p)
+static bool older(const struct msg_pulled *p, const uint64_t *version)
 {
-    uint64_t *seen = n->seen[k];
+    return p->counter < version[0] || (p->counter == version[0] && p->region < version[1]);
+}
+
+static void check_monotonic(struct member_node *n, const struct call *c, uint32_t i, const struct msg_pulled *p)
+{
+    uint32_t k = c->key[i];
     if (!world->key[k].replaceable)
         return;
-    bool below_it = p->counter < seen[0] || (p->counter == seen[0] && p->region < seen[1]);
-    if (below_it && world->now - n->seen_at[k] < 50 * SECOND)
+    if (older(p, c->seen[i]))
         violation("node %u: a pull of key %u gave version %llu, after %llu", n->number, k,
-                  (unsigned long long)p->counter, (unsigned long long)seen[0]);
-    seen[0] = p->counter;
-    seen[1] = p->region;
+                  (unsigned long long)p->counter, (unsigned long long)c->seen[i][0]);
+    if (older(p, n->seen[k]))
+        return; /* of two at a time */
+    n->seen[k][0] = p->counter;
+    n->seen[k][1] = p->region;
     n->seen_at[k] = world->now;
 }
 
@@ -339,7 +373,7 @@ static void check_pulled(struct member_node *n, const struct call *c, uint32_t i
     if (p->status >= 0 && !(p->flags & MSG_PULLED_LOCAL)) {
         world->pulled++;
         check_bytes(n, c, i, p);
-        check_monotonic(n, c->key[i], p);
+        check_monotonic(n, c, i, p);
     } else if (p->status == -ENOENT && !(c->flags & MSG_PULL_PREFIX)) {
         check_absent(n, c, i);
     } else if (p->status == BERTH_ESTALE) {
@@ -447,12 +481,12 @@ void client_step(struct member_node *n)
     release_views(n);
     client_overdue(n);
     uint32_t kind = below(64), times = 1 + below(8);
-    if (kind < 40) {
+    if (kind < 24) {
         for (uint32_t i = 0; i < times; i++)
             get(n);
-    } else if (kind < 48) {
+    } else if (kind < 38) {
         put(n);
-    } else if (kind < 49) {
+    } else if (kind < 39) {
         if (chance(3))
             remove_key(n);
     } else {

@@ -108,7 +108,8 @@ struct key {
     uint32_t size, ns;
     bool replaceable;
     uint64_t place; /* rendezvous_place */
-    uint64_t removed; /* greatest counter of a removal that somebody published */
+    uint64_t removed; /* greatest counter of a removal that a core told of */
+    uint64_t newest;  /* .. and of an object */
     uint32_t kept_size; /* not replaceable: every put has the same bytes */
 };
 
@@ -136,6 +137,7 @@ struct call { /* of a client */
     int64_t began;    /* world's */
     bool cancelled;
     uint32_t acked[PULL_MOST][NODES]; /* serial of a copy that was published when it began */
+    uint64_t seen[PULL_MOST][2];      /* version that its node had returned before it began */
 };
 
 struct view {

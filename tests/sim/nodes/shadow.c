@@ -173,6 +173,8 @@ void shadow_published(struct member_node *n, const struct node_publication *e, u
                            .region = e->region,
                            .number = first + i,
                            .serial = here ? ++world->serials : 0};
+        if (here && e->counter > world->key[k].newest)
+            world->key[k].newest = e->counter;
         if (e->kind == PUBLISH_REMOVED && e->counter > world->key[k].removed)
             world->key[k].removed = e->counter;
         note("node %u: key %u is %s, version %llu", n->number, k, here ? "here" : "gone",
@@ -246,10 +248,12 @@ void check_node(struct member_node *n)
     world->in = NULL;
 }
 
-/* Everybody's word is out: a key that somebody has is found by all its homes. */
+/* Everybody's word is out: a key that somebody has is found by all its homes, or they know of a newer version or a
+ * removal. */
 static void check_found(const struct member_node *n, uint32_t k)
 {
     const struct key *key = &world->key[k];
+    const struct copy *c = &n->copy[k];
     struct home_key hk = {.data = key->data, .size = key->size, .space = key->ns};
     uint16_t homes[HOMES_MAX];
     uint32_t count = rendezvous_homes(n->server.peers->homes, key->place, homes);
@@ -257,12 +261,12 @@ static void check_found(const struct member_node *n, uint32_t k)
         const struct member_node *h = world->node[homes[i]];
         struct home_answer a;
         home_ask(h->server.peers->home->home, &hk, h->server.peers->revision, clock_mono(h), &a);
-        bool found = false;
+        bool found = a.removed.counter > c->counter || (key->replaceable && key->newest > c->counter);
         for (uint32_t j = 0; a.kind == ANSWER_FOUND && j < a.n; j++)
-            found |= a.at[j].member == n->number && a.at[j].version.counter == n->copy[k].counter;
+            found |= a.at[j].member == n->number && a.at[j].version.counter == c->counter;
         if (!found)
             violation("at rest home %u does not know that node %u has key %u in version %llu", homes[i], n->number, k,
-                      (unsigned long long)n->copy[k].counter);
+                      (unsigned long long)c->counter);
     }
 }
 
