@@ -71,6 +71,9 @@ static bool lease_serves(struct puller *p, const struct fetch *f, const struct r
 void fetch_begin(struct puller *p, struct fetch *f)
 {
     take_flags(f);
+    for (struct list *n = f->items.next; n != &f->items; n = n->next) {
+        CONTAINER(n, struct item, node)->late = false;
+    }
     fetch_phase(p, f, PULL_ADMIT);
     f->state = FETCH_SEEK;
     f->renewed = f->blocked = f->has_piece_sum = f->served = false;
@@ -248,9 +251,23 @@ static bool pause_fetch(struct puller *p, struct fetch *f)
     return true;
 }
 
+/* Who joined after the homes were asked is not told that the key was nowhere then: it may have come to be since. */
+static void put_off_late(struct fetch *f)
+{
+    for (struct list *n = f->items.next; n != &f->items; n = n->next) {
+        struct item *i = CONTAINER(n, struct item, node);
+        if (i->late && !i->left && i->round <= f->round) {
+            i->round = f->round + 1;
+        }
+    }
+}
+
 void fetch_unlocated(struct puller *p, struct fetch *f, int status)
 {
     bool nowhere = status == -ENOENT || status == -EBUSY;
+    if (status == -ENOENT) {
+        put_off_late(f);
+    }
     if (nowhere && !f->worst && pause_fetch(p, f)) {
         return;
     }

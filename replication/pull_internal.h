@@ -50,6 +50,7 @@ struct item {
     uint32_t index;
     int left; /* its caller gave it up with this status; the destination is not quiet yet */
     bool done, located, released;
+    bool late; /* it joined a search that was under way: that the key was nowhere then says nothing to it */
     int64_t joined;
 };
 
@@ -127,6 +128,7 @@ struct fetch {
     int end;
     uint32_t round;
     bool fresh, hold;
+    bool late; /* as an item is: it joined its seek after a home was asked */
     struct object_version here; /* of the local pool's copy, as the last FRESH that joined has said */
     struct seek *seek;
     struct rpc *rpc; /* STATE */

@@ -89,6 +89,7 @@ void seek_join(struct puller *p, struct fetch *f)
         s->prefix = CONTAINER(f->items.next, struct item, node)->request->serial;
     }
     f->seek = s;
+    f->late = found && (s->rpc || s->n_answered > 0);
     list_push(&s->fetches, &f->in_seek);
     if (!found) {
         seek_step(p, s);
@@ -134,6 +135,8 @@ static void conclude(struct puller *p, struct seek *s, struct reader_lease *l, i
         list_remove(&f->in_seek);
         if (f->state == FETCH_SEEK && l) {
             fetch_located(p, f, l);
+        } else if (f->state == FETCH_SEEK && f->late && status == -ENOENT) {
+            seek_join(p, f); /* it may have come to be since the homes were asked */
         } else if (f->state == FETCH_SEEK) {
             fetch_unlocated(p, f, status);
         }

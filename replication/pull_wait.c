@@ -137,6 +137,7 @@ static void join(struct puller *p, struct item *i, const struct pull_key *k, str
     }
     i->fetch = f;
     i->round = f->round + late;
+    i->late = true;
     list_push(&f->items, &i->node);
     if (late) {
         return;

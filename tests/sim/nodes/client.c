@@ -319,7 +319,7 @@ static void check_absent(const struct member_node *n, const struct call *c, uint
         const struct copy *copy = &o->copy[k];
         bool reached = m == n->number || (link->link && clock_mono(n) - link->since > world->now - c->began + 20 * MS);
         if (c->acked[i][m] && o->up && o->up_since <= c->began && copy->serial == c->acked[i][m] &&
-            copy->counter == world->key[k].newest && copy->counter > removed(k) && reached)
+            !copy_outdated(copy, k) && copy->counter > removed(k) && reached)
             violation("node %u: call %llu, begun %lld us ago, flags %u: key %u is said to be nowhere, but node %u has "
                       "published %llu",
                       n->number, (unsigned long long)c->id, (long long)((world->now - c->began) / US), c->flags, k, m,

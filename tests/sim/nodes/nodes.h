@@ -109,7 +109,7 @@ struct key {
     bool replaceable;
     uint64_t place; /* rendezvous_place */
     uint64_t removed; /* greatest counter of a removal that a core told of */
-    uint64_t newest;  /* .. and of an object */
+    uint64_t newest[2]; /* and the newest version of an object: counter, region */
     uint32_t kept_size; /* not replaceable: every put has the same bytes */
 };
 
@@ -281,6 +281,7 @@ void shadow_started(struct member_node *n); /* what it recovered */
 uint32_t shadow_local(struct member_node *n, uint32_t key); /* checks what lies there: slot or SLOT_NONE */
 void shadow_arrived(void *env, const struct connection *c, const struct transfer *t);
 bool copy_acked(const struct member_node *n, uint32_t key);
+bool copy_outdated(const struct copy *c, uint32_t key); /* somebody has had a newer version */
 uint32_t key_find(const struct key_ref *k);
 void check_node(struct member_node *n);
 void check_quiet(void); /* at rest: nothing is left over, and everybody finds everything */

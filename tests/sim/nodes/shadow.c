@@ -161,6 +161,11 @@ uint32_t shadow_local(struct member_node *n, uint32_t k)
 
 /* ---- what was told ---- */
 
+static bool is_newer(uint64_t counter, uint64_t region, const uint64_t *than)
+{
+    return counter > than[0] || (counter == than[0] && region > than[1]);
+}
+
 void shadow_published(struct member_node *n, const struct node_publication *e, uint32_t count, int64_t first)
 {
     for (uint32_t i = 0; i < count; i++, e++) {
@@ -173,8 +178,10 @@ void shadow_published(struct member_node *n, const struct node_publication *e, u
                            .region = e->region,
                            .number = first + i,
                            .serial = here ? ++world->serials : 0};
-        if (here && e->counter > world->key[k].newest)
-            world->key[k].newest = e->counter;
+        if (here && is_newer(e->counter, e->region, world->key[k].newest)) {
+            world->key[k].newest[0] = e->counter;
+            world->key[k].newest[1] = e->region;
+        }
         if (e->kind == PUBLISH_REMOVED && e->counter > world->key[k].removed)
             world->key[k].removed = e->counter;
         note("node %u: key %u is %s, version %llu", n->number, k, here ? "here" : "gone",
@@ -198,6 +205,12 @@ void shadow_started(struct member_node *n)
         if (h->region == 0 && put != NONE && world->put[put].counter == 0)
             put_version(put, e.counter, e.region); /* its answer was never given */
     }
+}
+
+bool copy_outdated(const struct copy *c, uint32_t key)
+{
+    const uint64_t *newest = world->key[key].newest, version[2] = {c->counter, c->region};
+    return is_newer(newest[0], newest[1], version);
 }
 
 bool copy_acked(const struct member_node *n, uint32_t key)
@@ -261,7 +274,7 @@ static void check_found(const struct member_node *n, uint32_t k)
         const struct member_node *h = world->node[homes[i]];
         struct home_answer a;
         home_ask(h->server.peers->home->home, &hk, h->server.peers->revision, clock_mono(h), &a);
-        bool found = a.removed.counter > c->counter || (key->replaceable && key->newest > c->counter);
+        bool found = a.removed.counter > c->counter || (key->replaceable && copy_outdated(c, k));
         for (uint32_t j = 0; a.kind == ANSWER_FOUND && j < a.n; j++)
             found |= a.at[j].member == n->number && a.at[j].version.counter == c->counter;
         if (!found)

@@ -149,7 +149,7 @@ static void make_kind(uint64_t seed)
     world->n = 2 + below(NODES - 1);
     world->n_keys = 24 + below(KEYS - 24);
     world->gap = world->ttl / (500 + below(3000));
-    world->fault_gap = world->ttl / 4 + (int64_t)below(2000) * MS;
+    world->fault_gap = world->gap * (20 + below(400));
 }
 
 static void world_open(uint64_t seed, const struct options *o)
