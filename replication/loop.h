@@ -42,7 +42,8 @@ struct loop_config {
     bool held;                    /* as tcp; else one-sided */
     int64_t delay_min, delay_max; /* ns, of a message and of payload, one way */
     int64_t late_ns;              /* LATE, TORN: at most so much */
-    int64_t linger_ns;            /* WROTE_ON: at most so long after the crash; of a cut: until an end hears of it */
+    int64_t linger_ns;            /* until an end hears that the other is gone: at most so long */
+    int64_t ghost_ns;             /* WROTE_ON: at most so long after the crash */
     uint32_t one_in[LOOP_FAULTS]; /* a fault in so many occasions; 0: none */
     /* NULL, or: CLOCK_MONOTONIC ns of the node whose events' env this is; else the net's own time is. */
     int64_t (*mono)(void *env);

@@ -327,7 +327,7 @@ static void strand(struct loop_net *net, struct loop_read *r)
 {
     r->t = NULL;
     if (outlives(r->end->ctx, r) && loop_fault(net, LOOP_WROTE_ON))
-        loop_send(net, ITEM_STRAND, net->now + loop_span(net, 0, net->config.linger_ns), NULL, r, NULL, 0);
+        loop_send(net, ITEM_STRAND, net->now + loop_span(net, 0, net->config.ghost_ns), NULL, r, NULL, 0);
     else
         read_quiet(r);
     read_drop(r);

@@ -231,10 +231,10 @@ static void pull(struct member_node *n)
     if (!c)
         return;
     c->flags = draw_flags();
-    c->destination = chance(3) ? MSG_PULL_REPLICA : MSG_PULL_BUFFER;
+    c->destination = chance(6) ? MSG_PULL_REPLICA : MSG_PULL_BUFFER;
     choose_keys(c);
-    if (c->flags & MSG_PULL_WAIT || !chance(8))
-        c->deadline = clock_mono(n) + (1 + (int64_t)below(chance(2) ? 40 : 4000)) * MS;
+    if (c->flags & MSG_PULL_WAIT || (!world->storm && !chance(3)) || chance(4))
+        c->deadline = clock_mono(n) + 1 * MS + (int64_t)(draw() % (uint64_t)(chance(2) ? 40 * MS : 8 * world->ttl));
     if (c->destination == MSG_PULL_BUFFER) {
         c->buffer = malloc(c->n * OBJECT_MOST);
         if (!c->buffer)
@@ -480,15 +480,17 @@ void client_step(struct member_node *n)
     world->in = n;
     release_views(n);
     client_overdue(n);
-    uint32_t kind = below(64), times = 1 + below(8);
-    if (kind < 24) {
-        for (uint32_t i = 0; i < times; i++)
+    uint32_t kind = below(64);
+    if (kind < 12) {
+        for (uint32_t i = 0, times = 1 + below(12); i < times; i++)
             get(n);
-    } else if (kind < 38) {
+    } else if (kind < 28) {
         put(n);
-    } else if (kind < 39) {
+    } else if (kind < 29) {
         if (chance(3))
             remove_key(n);
+    } else if (kind < 30) {
+        world->faults[FAULT_CANCEL] += client_cancel(n);
     } else {
         pull(n);
     }

@@ -111,7 +111,7 @@ static int64_t a_while(void)
 
 static void down(struct member_node *n)
 {
-    n->down_until = world->now + (int64_t)below(1500) * MS;
+    n->down_until = world->now + (int64_t)below(chance(2) ? 50 : 1500) * MS;
     n->away_until = 0;
     if (n->asleep_at)
         n->slept += world->now - n->asleep_at;
@@ -128,12 +128,25 @@ static bool cut(struct member_node *n)
     return true;
 }
 
+void fault_doomed(struct member_node *n)
+{
+    note("fault: node %u dies with a commit that it does not hear of", n->number);
+    n->doomed = false;
+    world->faults[FAULT_CRASH_COMMIT]++;
+    down(n);
+    node_crash(n, true);
+}
+
 static bool crash(struct member_node *n, bool after_commit)
 {
-    if (world->kind == WORLD_HOLD || (after_commit && !n->flying))
+    if (world->kind == WORLD_HOLD)
         return false;
+    if (after_commit) {
+        n->doomed = true; /* at its next commit that takes time */
+        return false;
+    }
     down(n);
-    node_crash(n, after_commit);
+    node_crash(n, false);
     return true;
 }
 
@@ -175,8 +188,6 @@ static bool happens(enum fault kind, struct member_node *n)
     case FAULT_PREEMPTED:
         n->preempt = 1 + below(4);
         return true;
-    case FAULT_CANCEL:
-        return client_cancel(n);
     case FAULT_STRANGER:
         stranger();
         return false; /* counted when it speaks */

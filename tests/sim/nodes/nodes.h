@@ -25,12 +25,12 @@
 #include "store/slot.h"
 
 #define NODES 5u
-#define KEYS 192u
+#define KEYS 96u
 #define OBJECT_MOST 1024u /* bytes */
 #define UNITS 2u
 #define PAGES (UNITS * UNIT_PAGES)
 #define PAGE_USES 4u      /* remembered of a page */
-#define CALLS 24u         /* of one client, not answered yet */
+#define CALLS 128u        /* of one client, not answered yet */
 #define PULL_MOST 32u     /* keys of one pull */
 #define VIEWS 4u
 #define TOKENS 8u
@@ -158,7 +158,7 @@ struct member_node {
     struct session session;
     char why[256];
     uint32_t number;
-    bool up, stopping;
+    bool up, stopping, doomed; /* doomed: it dies with its next commit */
     /* what outlives a start */
     struct slots_super super;
     struct slot_header *headers;
@@ -202,6 +202,7 @@ struct world {
     struct options o;
     enum world_kind kind;
     bool beyond, damage, calm, proves;
+    bool storm; /* nearly every read comes late, and few keys are put again and again */
     int64_t now, began;
     struct loop_net *net;
     uint32_t n, n_keys;
@@ -288,6 +289,7 @@ void check_quiet(void); /* at rest: nothing is left over, and everybody finds ev
 
 /* faults.c */
 void fault_step(void);
+void fault_doomed(struct member_node *n);
 void stranger_turn(void);
 void stranger_end(void);
 

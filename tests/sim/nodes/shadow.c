@@ -166,6 +166,15 @@ static bool is_newer(uint64_t counter, uint64_t region, const uint64_t *than)
     return counter > than[0] || (counter == than[0] && region > than[1]);
 }
 
+static void saw(uint32_t k, uint64_t counter, uint64_t region)
+{
+    uint64_t *newest = world->key[k].newest;
+    if (!is_newer(counter, region, newest))
+        return;
+    newest[0] = counter;
+    newest[1] = region;
+}
+
 void shadow_published(struct member_node *n, const struct node_publication *e, uint32_t count, int64_t first)
 {
     for (uint32_t i = 0; i < count; i++, e++) {
@@ -178,10 +187,8 @@ void shadow_published(struct member_node *n, const struct node_publication *e, u
                            .region = e->region,
                            .number = first + i,
                            .serial = here ? ++world->serials : 0};
-        if (here && is_newer(e->counter, e->region, world->key[k].newest)) {
-            world->key[k].newest[0] = e->counter;
-            world->key[k].newest[1] = e->region;
-        }
+        if (here)
+            saw(k, e->counter, e->region);
         if (e->kind == PUBLISH_REMOVED && e->counter > world->key[k].removed)
             world->key[k].removed = e->counter;
         note("node %u: key %u is %s, version %llu", n->number, k, here ? "here" : "gone",
@@ -202,6 +209,7 @@ void shadow_started(struct member_node *n)
         const struct slot_header *h = &n->headers[slot];
         uint32_t put = page_put(n, h->page, word_gen(slot_load(h)));
         n->copy[k] = (struct copy){.counter = e.counter, .region = e.region, .serial = ++world->serials};
+        saw(k, e.counter, e.region);
         if (h->region == 0 && put != NONE && world->put[put].counter == 0)
             put_version(put, e.counter, e.region); /* its answer was never given */
     }

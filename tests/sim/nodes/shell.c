@@ -346,7 +346,7 @@ void node_make(struct member_node *n, uint32_t number)
 
 static struct node_config config_of(struct member_node *n)
 {
-    uint64_t pool = n->super.pool_bytes, high = (48 + below(96)) * (uint64_t)PAGE_BYTES;
+    uint64_t pool = n->super.pool_bytes, high = (24 + below(72)) * (uint64_t)PAGE_BYTES;
     return (struct node_config){
         .super = &n->super,
         .headers = n->headers,
@@ -370,7 +370,7 @@ static struct node_config config_of(struct member_node *n)
         .lease = {.ttl_ns = world->ttl,
                   .grace_ns = 10 * MS,
                   .max_leases = 4096,
-                  .retired_renewals = 1 + below(3),
+                  .retired_renewals = 1 + below(2),
                   .peer_bytes = pool / (1 + below(8)),
                   .idle_bytes = pool / (1 + below(64))},
         .first = n->first,
@@ -555,8 +555,10 @@ void node_turn(struct member_node *n)
 {
     world->in = n;
     world->steps++;
-    for (uint32_t i = 0; i < TURNS && n->up && world->violations == 0 && one_turn(n); i++)
+    for (uint32_t i = 0; i < TURNS && world->violations == 0 && one_turn(n); i++)
         ;
+    if (n->doomed && n->flying && !n->stopping && !world->calm)
+        fault_doomed(n);
     if (n->up)
         node_due(n);
     world->in = NULL;

@@ -82,7 +82,7 @@ static void make_keys(void)
         for (uint32_t b = 0; b < k->size; b++)
             k->data[b] = (uint8_t)draw();
         k->data[0] = (uint8_t)i;
-        k->replaceable = i % 3 != 0;
+        k->replaceable = world->storm || i % 3 != 0;
         k->ns = node_namespace_id("replaceable", k->replaceable ? 11 : 0);
         k->kept_size = 1 + below(chance(8) ? OBJECT_MOST : 200);
         struct home_key hk = {.data = k->data, .size = k->size, .space = k->ns};
@@ -104,25 +104,27 @@ static struct loop_config net_config(void)
 {
     bool hold = world->kind == WORLD_HOLD;
     bool sided = world->kind == WORLD_SIDED || world->kind == WORLD_LEASE;
-    uint32_t often = sided ? 6 : 24;
+    /* Bytes that come late, or in parts: where they may be another object's, every second read. */
+    uint32_t often = world->storm ? 1 : sided || hold ? 2 : 12, seldom = world->storm ? 20 : 1;
     struct loop_config c = {.seed = draw(),
                             .held = !sided,
                             .delay_min = 2 * US,
                             .delay_max = (int64_t)(20 + below(400)) * US,
-                            .late_ns = world->ttl * (1 + below(4)),
-                            .linger_ns = 200 * MS,
+                            .late_ns = world->ttl * (1 + below(6)),
+                            .linger_ns = hold || chance(2) ? 200 * MS : 2 * SECOND,
+                            .ghost_ns = 900 * MS, /* below the quarantine */
                             .arrived = shadow_arrived};
     const uint32_t one_in[LOOP_FAULTS] = {[LOOP_SLOW] = 300,
-                                          [LOOP_DROPPED] = hold ? 0 : 2000,
-                                          [LOOP_DOUBLED] = hold ? 0 : 2000,
-                                          [LOOP_REORDERED] = hold ? 0 : 2000,
+                                          [LOOP_DROPPED] = hold ? 0 : 2000 * seldom,
+                                          [LOOP_DOUBLED] = hold ? 0 : 2000 * seldom,
+                                          [LOOP_REORDERED] = hold ? 0 : 2000 * seldom,
                                           [LOOP_LATE] = often,
-                                          [LOOP_TORN] = often,
-                                          [LOOP_NOT_COMPLETED] = 400,
+                                          [LOOP_TORN] = 3 * often,
+                                          [LOOP_NOT_COMPLETED] = 400 * seldom,
                                           [LOOP_DAMAGED] = world->damage ? 50 : 0,
-                                          [LOOP_CUT] = hold ? 0 : 4000,
+                                          [LOOP_CUT] = hold ? 0 : 4000 * seldom,
                                           [LOOP_NOT_CONNECTED] = 8,
-                                          [LOOP_WROTE_ON] = 2,
+                                          [LOOP_WROTE_ON] = 1,
                                           [LOOP_FULL] = 1000};
     memcpy(c.one_in, one_in, sizeof one_in);
     return c;
@@ -144,12 +146,18 @@ static void make_kind(uint64_t seed)
     world->kind = world->o.only >= 0 ? (enum world_kind)world->o.only : (enum world_kind)kinds[seed % 8];
     world->beyond = world->kind == WORLD_HOLD || (world->kind == WORLD_SIDED && seed / 8 % 2);
     world->damage = world->kind == WORLD_SIDED && seed / 16 % 2;
+    world->storm = world->kind == WORLD_SIDED && seed % 4 == 0;
     world->proves = world->kind != WORLD_SIDED;
     world->ttl = ttls[below(4)];
     world->n = 2 + below(NODES - 1);
-    world->n_keys = 24 + below(KEYS - 24);
-    world->gap = world->ttl / (500 + below(3000));
-    world->fault_gap = world->gap * (20 + below(400));
+    world->n_keys = 16 + below(KEYS - 16);
+    world->gap = world->ttl / (50 + below(chance(2) ? 400 : 3000));
+    world->fault_gap = world->gap * (10 + below(200));
+    if (world->storm) {
+        world->n_keys = 6 + below(20);
+        world->gap = world->ttl / (60 + below(200));
+        world->fault_gap = world->gap * 2000;
+    }
 }
 
 static void world_open(uint64_t seed, const struct options *o)
