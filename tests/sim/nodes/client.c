@@ -231,7 +231,7 @@ static void pull(struct member_node *n)
     if (!c)
         return;
     c->flags = draw_flags();
-    c->destination = chance(6) ? MSG_PULL_REPLICA : MSG_PULL_BUFFER;
+    c->destination = chance(world->storm ? 8 : 3) ? MSG_PULL_REPLICA : MSG_PULL_BUFFER;
     choose_keys(c);
     if (c->flags & MSG_PULL_WAIT || (!world->storm && !chance(3)) || chance(4))
         c->deadline = clock_mono(n) + 1 * MS + (int64_t)(draw() % (uint64_t)(chance(2) ? 40 * MS : 8 * world->ttl));

@@ -96,8 +96,8 @@ static void make_clock(struct member_node *n)
     n->raw_base = (int64_t)(draw() >> 8);
     n->mono_base = (int64_t)(draw() >> 8);
     n->boot_base = n->mono_base + (int64_t)(draw() >> 8);
-    n->raw_ppm = (int32_t)below(2 * (uint32_t)range) - range;
-    n->mono_ppm = n->raw_ppm + (int32_t)below(80000) - 40000;
+    n->raw_ppm = chance(2) ? (n->number % 2 ? range : -range) : (int32_t)below(2 * (uint32_t)range) - range;
+    n->mono_ppm = n->raw_ppm + (int32_t)below(150000) - 75000;
 }
 
 static struct loop_config net_config(void)
@@ -146,7 +146,7 @@ static void make_kind(uint64_t seed)
     world->kind = world->o.only >= 0 ? (enum world_kind)world->o.only : (enum world_kind)kinds[seed % 8];
     world->beyond = world->kind == WORLD_HOLD || (world->kind == WORLD_SIDED && seed / 8 % 2);
     world->damage = world->kind == WORLD_SIDED && seed / 16 % 2;
-    world->storm = world->kind == WORLD_SIDED && seed % 4 == 0;
+    world->storm = world->kind == WORLD_SIDED ? seed % 4 == 0 : world->kind == WORLD_LEASE && seed / 8 % 2;
     world->proves = world->kind != WORLD_SIDED;
     world->ttl = ttls[below(4)];
     world->n = 2 + below(NODES - 1);
@@ -155,8 +155,8 @@ static void make_kind(uint64_t seed)
     world->fault_gap = world->gap * (10 + below(200));
     if (world->storm) {
         world->n_keys = 6 + below(20);
-        world->gap = world->ttl / (60 + below(200));
-        world->fault_gap = world->gap * 2000;
+        world->gap = world->ttl / (world->kind == WORLD_LEASE ? 1000 + below(3000) : 60 + below(200));
+        world->fault_gap = world->ttl * 10;
     }
 }
 
