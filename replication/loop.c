@@ -125,8 +125,8 @@ static void item_free(struct item *i)
 
 int loop_net_create(struct loop_net **out, const struct loop_config *config)
 {
-    if (config->delay_min < 0 || config->delay_max < config->delay_min || config->late_ns < 0 || config->linger_ns < 0 ||
-        config->ghost_ns < 0)
+    if (config->delay_min < 0 || config->delay_max < config->delay_min || config->late_ns < 0 ||
+        config->linger_ns < 0 || config->ghost_ns < 0)
         return -EINVAL;
     struct loop_net *net = calloc(1, sizeof *net);
     if (!net)

@@ -128,7 +128,7 @@ struct fetch {
     int end;
     uint32_t round;
     bool fresh, hold;
-    bool late; /* as an item is: it joined its seek after a home was asked */
+    bool late;                  /* as an item is: it joined its seek after a home was asked */
     struct object_version here; /* of the local pool's copy, as the last FRESH that joined has said */
     struct seek *seek;
     struct rpc *rpc; /* STATE */

@@ -255,6 +255,9 @@ static int outcome(const struct puller *p, const struct seek *s)
     if (s->refused) {
         return BERTH_ENOTNOW;
     }
+    if (s->n_absent == 0 && s->here.counter && version_compare(s->here, s->least) >= 0) {
+        return BERTH_KEPT; /* nobody knows better, and this node may be one of those that the homes wait for */
+    }
     /* Those that were named have it no more; that nobody else does only ABSENT says. */
     return s->unsure && s->n_absent == 0 ? BERTH_EUNSURE : -ENOENT;
 }

@@ -11,10 +11,20 @@
 #define FORGOTTEN 256u
 
 const char *const lie_names[LIES] = {
-    [LIE_NOTHING] = "nothing",       [LIE_MARGIN] = "margin", [LIE_REUSE] = "reuse",   [LIE_HORIZON] = "horizon",
-    [LIE_CHECK] = "check",           [LIE_VERIFY] = "verify", [LIE_GENERATION] = "generation",
-    [LIE_SERVE] = "serve",           [LIE_CLOCK] = "clock",   [LIE_ASLEEP] = "asleep", [LIE_HOME] = "home",
-    [LIE_OLD] = "old",               [LIE_ABSENT] = "absent", [LIE_QUARANTINE] = "quarantine",
+    [LIE_NOTHING] = "nothing",
+    [LIE_MARGIN] = "margin",
+    [LIE_REUSE] = "reuse",
+    [LIE_HORIZON] = "horizon",
+    [LIE_CHECK] = "check",
+    [LIE_VERIFY] = "verify",
+    [LIE_GENERATION] = "generation",
+    [LIE_SERVE] = "serve",
+    [LIE_CLOCK] = "clock",
+    [LIE_ASLEEP] = "asleep",
+    [LIE_HOME] = "home",
+    [LIE_OLD] = "old",
+    [LIE_ABSENT] = "absent",
+    [LIE_QUARANTINE] = "quarantine",
     [LIE_QUIET] = "quiet",
 };
 
@@ -38,8 +48,8 @@ static void forget(struct member_node *n, const struct lease_answer *a)
         if (a->grant[i].status)
             continue;
         forgotten[n_forgotten].node = n;
-        forgotten[n_forgotten].from = (struct lease_event){
-            .peer = a->peer, .connection = a->connection, .incarnation = a->incarnation, .n = 1};
+        forgotten[n_forgotten].from =
+            (struct lease_event){.peer = a->peer, .connection = a->connection, .incarnation = a->incarnation, .n = 1};
         forgotten[n_forgotten++].id = a->grant[i].lease;
     }
 }
@@ -114,9 +124,22 @@ static bool passes(const struct home *h, const struct publication_entry *e, uint
     return a.kind != ANSWER_FOUND || !e->replaceable || !version_less(a.at[0].version, e->version);
 }
 
+/* A removal that met a newer version is told again above it, by the owner's shell: seen here, where it arrives. */
+static void see_removals(const struct publication *p)
+{
+    for (uint32_t i = 0; i < p->n; i++) {
+        const struct publication_entry *e = &p->entries[i];
+        struct key_ref ref = {.data = e->key.data, .size = e->key.size, .ns = (uint32_t)e->key.space};
+        uint32_t k = e->kind == PUBLICATION_TOMBSTONE ? key_find(&ref) : NONE;
+        if (k != NONE && e->version.counter > world->key[k].removed)
+            world->key[k].removed = e->version.counter;
+    }
+}
+
 int __wrap_home_publish(struct home *h, const struct publication *p, int64_t now, struct publication_answer *answer,
                         struct publication_result *results)
 {
+    see_removals(p);
     struct publication_entry kept[PUBLICATION_ENTRIES];
     struct publication less = *p;
     if ((!lies(LIE_HOME) && !lies(LIE_OLD)) || p->n > PUBLICATION_ENTRIES)

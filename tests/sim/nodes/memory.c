@@ -106,9 +106,8 @@ static void end_session(struct index_memory *x, const struct batch_op *op)
 static void put_name(struct index_memory *x, const struct batch_op *op)
 {
     uint32_t i = x->n_names;
-    if (i == NAMES ||
-        batch_parse_namespace(op->key, op->key_size, op->value, op->value_size, x->name[i].name, &x->name[i].id,
-                              &x->name[i].flags))
+    if (i == NAMES || batch_parse_namespace(op->key, op->key_size, op->value, op->value_size, x->name[i].name,
+                                            &x->name[i].id, &x->name[i].flags))
         abort();
     for (uint32_t k = 0; k < i; k++) {
         if (strcmp(x->name[k].name, x->name[i].name) == 0)
@@ -200,8 +199,7 @@ static int memory_each(void *ix, int (*each)(void *arg, struct key_ref key, cons
     return 0;
 }
 
-static int memory_namespaces(void *ix, int (*each)(void *arg, const char *name, uint32_t id, uint32_t flags),
-                             void *arg)
+static int memory_namespaces(void *ix, int (*each)(void *arg, const char *name, uint32_t id, uint32_t flags), void *arg)
 {
     struct index_memory *x = ix;
     int e = 0;
@@ -210,8 +208,7 @@ static int memory_namespaces(void *ix, int (*each)(void *arg, const char *name, 
     return e;
 }
 
-static int memory_sessions(void *ix, int (*each)(void *arg, uint64_t session, const struct session_row *row),
-                           void *arg)
+static int memory_sessions(void *ix, int (*each)(void *arg, uint64_t session, const struct session_row *row), void *arg)
 {
     struct index_memory *x = ix;
     int e = 0;

@@ -29,9 +29,9 @@
 #define OBJECT_MOST 1024u /* bytes */
 #define UNITS 2u
 #define PAGES (UNITS * UNIT_PAGES)
-#define PAGE_USES 4u      /* remembered of a page */
-#define CALLS 128u        /* of one client, not answered yet */
-#define PULL_MOST 32u     /* keys of one pull */
+#define PAGE_USES 4u  /* remembered of a page */
+#define CALLS 128u    /* of one client, not answered yet */
+#define PULL_MOST 32u /* keys of one pull */
 #define VIEWS 4u
 #define TOKENS 8u
 #define NOTES 48u
@@ -45,14 +45,14 @@ enum fault {
     FAULT_CRASH,
     FAULT_CRASH_COMMIT, /* after its commit was applied, before it hears of it */
     FAULT_STOP,
-    FAULT_PAUSE,   /* its process is stopped; its clocks go on */
-    FAULT_SUSPEND, /* the host sleeps: RAW and MONOTONIC stop */
-    FAULT_FREEZE,  /* a virtual machine is stopped: all clocks stop. Leases do not cover it */
-    FAULT_DRIFT,   /* transfers by a reader whose clock runs slower than the owner's, within the margin */
-    FAULT_BEYOND,  /* the same, beyond the margin. Leases do not cover it */
+    FAULT_PAUSE,     /* its process is stopped; its clocks go on */
+    FAULT_SUSPEND,   /* the host sleeps: RAW and MONOTONIC stop */
+    FAULT_FREEZE,    /* a virtual machine is stopped: all clocks stop. Leases do not cover it */
+    FAULT_DRIFT,     /* transfers by a reader whose clock runs slower than the owner's, within the margin */
+    FAULT_BEYOND,    /* the same, beyond the margin. Leases do not cover it */
     FAULT_PREEMPTED, /* between two readings of clocks */
     FAULT_COMMIT,
-    FAULT_CANCEL,  /* a caller gives a pull up */
+    FAULT_CANCEL,   /* a caller gives a pull up */
     FAULT_STRANGER, /* somebody sends what is no protocol, or what others said */
     FAULTS
 };
@@ -79,27 +79,27 @@ enum lie {
 extern const char *const lie_names[LIES];
 
 enum world_kind {
-    WORLD_HELD,     /* as tcp, every transfer verified */
-    WORLD_TRUST,    /* as tcp, none verified: the owner's hold and the lease's time are the proof */
-    WORLD_SIDED,    /* one-sided, verified; damage, and clocks beyond the margin in half of them */
-    WORLD_LEASE,    /* one-sided, none verified: only the lease's time is the proof. Clocks within the margin */
-    WORLD_HOLD,     /* as tcp, none verified, clocks beyond the margin: only the owner's hold is the proof */
+    WORLD_HELD,  /* as tcp, every transfer verified */
+    WORLD_TRUST, /* as tcp, none verified: the owner's hold and the lease's time are the proof */
+    WORLD_SIDED, /* one-sided, verified; damage, and clocks beyond the margin in half of them */
+    WORLD_LEASE, /* one-sided, none verified: only the lease's time is the proof. Clocks within the margin */
+    WORLD_HOLD,  /* as tcp, none verified, clocks beyond the margin: only the owner's hold is the proof */
     WORLD_KINDS
 };
 extern const char *const world_names[WORLD_KINDS];
 
 struct options {
     enum lie lie;
-    bool trusting;  /* no verification and no clock check: what would callers have got? */
+    bool trusting;       /* no verification and no clock check: what would callers have got? */
     uint64_t operations; /* of one world */
-    int only;       /* a world_kind, or -1 */
-    bool notes;     /* keep the last events, for a violation's report */
-    bool loud;      /* and write each to stderr */
+    int only;            /* a world_kind, or -1 */
+    bool notes;          /* keep the last events, for a violation's report */
+    bool loud;           /* and write each to stderr */
 };
 
 struct put { /* bytes that were, or will be, sealed once */
     uint32_t key, size;
-    uint64_t content; /* names the bytes */
+    uint64_t content;         /* names the bytes */
     uint64_t counter, region; /* once it is sealed */
 };
 
@@ -107,15 +107,15 @@ struct key {
     uint8_t data[KEY_MAX];
     uint32_t size, ns;
     bool replaceable;
-    uint64_t place; /* rendezvous_place */
-    uint64_t removed; /* greatest counter of a removal that a core told of */
+    uint64_t place;     /* rendezvous_place */
+    uint64_t removed;   /* greatest counter of a removal that was told of */
     uint64_t newest[2]; /* and the newest version of an object: counter, region */
     uint32_t kept_size; /* not replaceable: every put has the same bytes */
 };
 
 struct copy { /* what a node has of a key, as it told its homes */
     uint64_t counter, region;
-    int64_t number; /* of the publication; 0: it was listed */
+    int64_t number;  /* of the publication; 0: it was listed */
     uint32_t serial; /* grows at each change; 0: not here */
 };
 
@@ -278,7 +278,7 @@ uint32_t put_find(uint64_t counter, uint64_t region); /* NONE */
 void page_used(struct member_node *n, uint32_t page, uint64_t gen, uint32_t put);
 uint32_t page_put(const struct member_node *n, uint32_t page, uint64_t gen);
 void shadow_published(struct member_node *n, const struct node_publication *e, uint32_t count, int64_t first);
-void shadow_started(struct member_node *n); /* what it recovered */
+void shadow_started(struct member_node *n);                 /* what it recovered */
 uint32_t shadow_local(struct member_node *n, uint32_t key); /* checks what lies there: slot or SLOT_NONE */
 void shadow_arrived(void *env, const struct connection *c, const struct transfer *t);
 bool copy_acked(const struct member_node *n, uint32_t key);

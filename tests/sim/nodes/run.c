@@ -55,12 +55,24 @@ static void print_counts(const struct totals *t)
     const struct {
         const char *name;
         uint64_t n;
-    } count[] = {{"steps", t->steps},       {"operations", t->operations}, {"gets", t->gets},
-                 {"misses", t->misses},     {"puts", t->puts},             {"removes", t->removes},
-                 {"pulled", t->pulled},     {"into_buffers", t->buffers},  {"replicas", t->replicas},
-                 {"absent", t->absent},     {"unsure", t->unsure},         {"refused", t->refused},
-                 {"messages", t->messages}, {"transfers", t->transfers},   {"wrong_transfers", t->wrong},
-                 {"late", t->late},         {"mismatches", t->mismatches}, {"stale", t->stale},
+    } count[] = {{"steps", t->steps},
+                 {"operations", t->operations},
+                 {"gets", t->gets},
+                 {"misses", t->misses},
+                 {"puts", t->puts},
+                 {"removes", t->removes},
+                 {"pulled", t->pulled},
+                 {"into_buffers", t->buffers},
+                 {"replicas", t->replicas},
+                 {"absent", t->absent},
+                 {"unsure", t->unsure},
+                 {"refused", t->refused},
+                 {"messages", t->messages},
+                 {"transfers", t->transfers},
+                 {"wrong_transfers", t->wrong},
+                 {"late", t->late},
+                 {"mismatches", t->mismatches},
+                 {"stale", t->stale},
                  {"wrong_reached", t->reached}};
     for (unsigned i = 0; i < sizeof count / sizeof count[0]; i++)
         printf("\"%s\":%llu,", count[i].name, (unsigned long long)count[i].n);
@@ -85,11 +97,12 @@ static void print_json(const struct totals *t, uint64_t from)
 
 static int usage(void)
 {
-    fprintf(stderr, "usage: tests/sim/nodes/run [--seeds N] [--from SEED] [--operations N] [--world KIND] [--trusting]\n"
-                    "                           [--break LIE] [--json] [--loud]\n"
-                    "  --operations  of each world\n"
-                    "  --trusting    no transfer is verified and no clock checked: what would callers have got?\n"
-                    "  --break       one rule is broken:");
+    fprintf(stderr,
+            "usage: tests/sim/nodes/run [--seeds N] [--from SEED] [--operations N] [--world KIND] [--trusting]\n"
+            "                           [--break LIE] [--json] [--loud]\n"
+            "  --operations  of each world\n"
+            "  --trusting    no transfer is verified and no clock checked: what would callers have got?\n"
+            "  --break       one rule is broken:");
     for (unsigned i = 1; i < LIES; i++)
         fprintf(stderr, " %s", lie_names[i]);
     fprintf(stderr, "\n  --world      ");

@@ -24,8 +24,7 @@ uint32_t put_new(uint32_t key, uint32_t size)
             abort();
     }
     uint64_t id = world->key[key].replaceable ? world->n_puts + 1000u : key;
-    world->put[world->n_puts] =
-        (struct put){.key = key, .size = size, .content = word_of(world->seed, id) ^ id << 40};
+    world->put[world->n_puts] = (struct put){.key = key, .size = size, .content = word_of(world->seed, id) ^ id << 40};
     return world->n_puts++;
 }
 
@@ -183,10 +182,8 @@ void shadow_published(struct member_node *n, const struct node_publication *e, u
             continue;
         struct copy *c = &n->copy[k];
         bool here = e->kind == PUBLISH_SEALED;
-        *c = (struct copy){.counter = e->counter,
-                           .region = e->region,
-                           .number = first + i,
-                           .serial = here ? ++world->serials : 0};
+        *c = (struct copy){
+            .counter = e->counter, .region = e->region, .number = first + i, .serial = here ? ++world->serials : 0};
         if (here)
             saw(k, e->counter, e->region);
         if (e->kind == PUBLISH_REMOVED && e->counter > world->key[k].removed)
@@ -243,8 +240,8 @@ static void check_leases(const struct member_node *n)
     while (node_leases_next(n->server.node, &cursor, &l)) {
         uint64_t word = slot_load(&n->headers[l.slot]);
         bool good = l.left_ns > 0 || l.serves;
-        if (good && (word_gen(word) != l.generation ||
-                     (word_state(word) != SLOT_READY && word_state(word) != SLOT_RETIRED)))
+        if (good &&
+            (word_gen(word) != l.generation || (word_state(word) != SLOT_READY && word_state(word) != SLOT_RETIRED)))
             violation("node %u: slot %u was used again under a lease", n->number, l.slot);
     }
 }

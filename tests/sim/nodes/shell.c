@@ -195,8 +195,7 @@ static void see_bytes(struct member_node *n, const struct msg_token *t, uint32_t
     if (world->o.trusting)
         put_fill(put, at); /* counted once, and not where this copy is read again */
     else
-        violation("node %u seals a copy of key %u with other bytes than were sealed", n->number,
-                  world->put[put].key);
+        violation("node %u seals a copy of key %u with other bytes than were sealed", n->number, world->put[put].key);
 }
 
 /* A replica is being sealed: its bytes are those of the version that it names. */
@@ -424,8 +423,7 @@ void node_start(struct member_node *n)
     if (world->violations == 0) {
         struct session_row row = {.pid = (int32_t)n->number + 1, .name = "sim"};
         shadow_started(n);
-        dispatch(s, &(struct node_event){
-                        .kind = EV_ATTACH, .session = n->session_id, .writable = true, .row = &row});
+        dispatch(s, &(struct node_event){.kind = EV_ATTACH, .session = n->session_id, .writable = true, .row = &row});
         client_begin(n);
     }
     n->due = world->now;
@@ -504,8 +502,7 @@ static bool take_requests(struct member_node *n)
     bool any = false;
     while ((q = TAILQ_FIRST(&n->queue)) && node_session_ready(n->server.node, n->session_id)) {
         TAILQ_REMOVE(&n->queue, q, entry);
-        dispatch(&n->server,
-                 &(struct node_event){.kind = EV_REQUEST, .session = n->session_id, .message = &q->head});
+        dispatch(&n->server, &(struct node_event){.kind = EV_REQUEST, .session = n->session_id, .message = &q->head});
         free(q);
         any = true;
     }

@@ -133,15 +133,14 @@ static struct loop_config net_config(void)
 static int64_t mono_of(void *env)
 {
     const struct peers *p = env;
-    return p ? clock_mono((const struct member_node *)((const char *)p->server -
-                                                       offsetof(struct member_node, server)))
+    return p ? clock_mono((const struct member_node *)((const char *)p->server - offsetof(struct member_node, server)))
              : world->now;
 }
 
 static void make_kind(uint64_t seed)
 {
-    static const uint8_t kinds[8] = {WORLD_SIDED, WORLD_HELD, WORLD_SIDED, WORLD_LEASE,
-                                     WORLD_SIDED, WORLD_TRUST, WORLD_HELD, WORLD_HOLD};
+    static const uint8_t kinds[8] = {WORLD_SIDED, WORLD_HELD,  WORLD_SIDED, WORLD_LEASE,
+                                     WORLD_SIDED, WORLD_TRUST, WORLD_HELD,  WORLD_HOLD};
     static const int64_t ttls[4] = {200 * MS, SECOND, 2 * SECOND, 5 * SECOND};
     world->kind = world->o.only >= 0 ? (enum world_kind)world->o.only : (enum world_kind)kinds[seed % 8];
     world->beyond = world->kind == WORLD_HOLD || (world->kind == WORLD_SIDED && seed / 8 % 2);
