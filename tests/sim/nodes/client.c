@@ -71,7 +71,8 @@ static void ask_tokens(struct member_node *n)
     if (!c)
         return;
     c->deadline = clock_mono(n) + 500 * MS;
-    struct msg_grant m = {.head = head_of(n, c, MSG_GRANT, sizeof m), .size = OBJECT_MOST, .count = TOKENS};
+    struct msg_grant m = {.head = head_of(n, c, MSG_GRANT, sizeof m), .size = OBJECT_MOST};
+    m.count = world->narrow ? 1 : TOKENS; /* one at a time: a slot that is free is written to at once */
     n->asked_tokens = true;
     node_request(n, &m.head);
 }
@@ -94,7 +95,9 @@ static void put(struct member_node *n)
     struct {
         struct msg_put m;
         uint8_t key[KEY_MAX];
-    } x = {.m = {.head = head_of(n, c, MSG_PUT, sizeof x.m + key->size), .token = t, .want = n->n_tokens < 2}};
+    } x = {.m = {.head = head_of(n, c, MSG_PUT, sizeof x.m + key->size),
+                 .token = t,
+                 .want = world->narrow || n->n_tokens < 2}};
     x.m.object = (struct msg_object){.checksum = XXH3_64bits(at, size),
                                      .lineage = k + 1u,
                                      .size = size,
@@ -104,7 +107,7 @@ static void put(struct member_node *n)
     note("node %u puts key %u as put %u into page %u gen %llu", n->number, k, c->put, t.page,
          (unsigned long long)t.gen);
     node_request(n, &x.m.head);
-    if (n->n_tokens < 2)
+    if (n->n_tokens < 2 && !world->narrow)
         ask_tokens(n);
 }
 
@@ -191,7 +194,7 @@ static uint8_t *add_key(const struct call *c, uint32_t i, uint8_t *at)
 static void choose_keys(struct call *c)
 {
     static const uint8_t most[4] = {1, 1, 8, PULL_MOST};
-    uint32_t n = 1 + below(most[below(4)]), first = below(world->n_keys);
+    uint32_t n = world->narrow ? 1 : 1 + below(most[below(4)]), first = below(world->n_keys);
     for (uint32_t i = 0; i < n; i++) {
         uint32_t k = c->flags & MSG_PULL_PREFIX ? (first + i) % world->n_keys : some_key();
         uint32_t same = 0;
@@ -482,14 +485,14 @@ void client_step(struct member_node *n)
     client_overdue(n);
     uint32_t kind = below(64);
     if (kind < 12) {
-        for (uint32_t i = 0, times = 1 + below(12); i < times; i++)
+        for (uint32_t i = 0, times = world->narrow ? 1 : 1 + below(12); i < times; i++)
             get(n);
-    } else if (kind < 28) {
+    } else if (kind < (world->narrow ? 44 : 28)) {
         put(n);
-    } else if (kind < 29) {
+    } else if (kind == 44) {
         if (chance(3))
             remove_key(n);
-    } else if (kind < 30) {
+    } else if (kind == 45) {
         world->faults[FAULT_CANCEL] += client_cancel(n);
     } else {
         pull(n);

@@ -74,11 +74,11 @@ void lie_leased(struct member_node *n, const struct node_command *c)
     if (lies(LIE_MARGIN) && a.status == 0) {
         memcpy(grant, a.grant, a.n * sizeof *grant);
         for (uint32_t i = 0; i < a.n; i++)
-            grant[i].duration_ns += grant[i].duration_ns / 100 + 10 * MS;
+            grant[i].duration_ns += grant[i].status ? 0 : grant[i].duration_ns / 25 + 10 * MS;
         a.grant = grant;
     }
     k.lease = &a;
-    if (lies(LIE_REUSE))
+    if (lies(LIE_REUSE) && c->kind == CMD_LEASED)
         forget(n, &a);
     peers_command(n->server.peers, &k);
 }
@@ -179,7 +179,7 @@ void __wrap_pull_destroy(struct puller *p);
 int __wrap_pull_create(struct puller **out, const struct pull_config *config)
 {
     struct pull_config c = *config;
-    c.lease_idle_ns = SECOND / 2 + (int64_t)below(2000) * MS;
+    c.lease_idle_ns = world->narrow ? 100 * MS : SECOND / 2 + (int64_t)below(2000) * MS;
     c.max_leases = 64 + below(256);
     c.latency_ns = 1 * MS + (int64_t)below(3) * MS;
     if (world->o.trusting)

@@ -60,7 +60,7 @@ extern const char *const fault_names[FAULTS];
 
 enum lie {
     LIE_NOTHING,
-    LIE_MARGIN,     /* the owner says a time that reaches to the end of what it keeps: no margin, no grace */
+    LIE_MARGIN,     /* the owner keeps no margin and no grace, and 3 % less than it says */
     LIE_REUSE,      /* the owner forgets a lease as soon as it is given */
     LIE_HORIZON,    /* a start does not wait for the leases of the one before */
     LIE_CHECK,      /* no clock check after the last completion */
@@ -72,7 +72,7 @@ enum lie {
     LIE_HOME,       /* a home acknowledges what it does not keep */
     LIE_OLD,        /* a home keeps the older version */
     LIE_ABSENT,     /* a home that is learning says that nobody has it */
-    LIE_QUARANTINE, /* slots that a dead process was filling are used again at once */
+    LIE_QUARANTINE, /* slots that a dead process was filling are used again at once: no quarantine and no horizon */
     LIE_QUIET,      /* a cancelled read goes on writing */
     LIES
 };
@@ -202,7 +202,8 @@ struct world {
     struct options o;
     enum world_kind kind;
     bool beyond, damage, calm, proves;
-    bool storm; /* nearly every read comes late, and few keys are put again and again */
+    bool narrow; /* one key a call: time passes more slowly */
+    bool storm;  /* nearly every read comes late, and few keys are put again and again */
     int64_t now, began;
     struct loop_net *net;
     uint32_t n, n_keys;

@@ -13,9 +13,9 @@ struct totals {
 };
 
 struct arguments {
-    uint64_t seeds, from;
+    uint64_t seeds, from, stride;
     struct options o;
-    bool json;
+    bool json, first; /* first: no seed after one with a violation */
 };
 
 static void add(struct totals *t, const struct world *w)
@@ -98,10 +98,12 @@ static void print_json(const struct totals *t, uint64_t from)
 static int usage(void)
 {
     fprintf(stderr,
-            "usage: tests/sim/nodes/run [--seeds N] [--from SEED] [--operations N] [--world KIND] [--trusting]\n"
-            "                           [--break LIE] [--json] [--loud]\n"
+            "usage: tests/sim/nodes/run [--seeds N] [--from SEED] [--stride N] [--operations N] [--world KIND]\n"
+            "                           [--trusting] [--break LIE] [--first] [--json] [--loud]\n"
+            "  --stride      every Nth seed\n"
             "  --operations  of each world\n"
             "  --trusting    no transfer is verified and no clock checked: what would callers have got?\n"
+            "  --first       end with the first seed that has a violation\n"
             "  --break       one rule is broken:");
     for (unsigned i = 1; i < LIES; i++)
         fprintf(stderr, " %s", lie_names[i]);
@@ -133,6 +135,7 @@ static int named(const char *text, const char *const *names, int n)
 static bool flag(const char *text, struct arguments *a)
 {
     bool *to = strcmp(text, "--json") == 0       ? &a->json
+               : strcmp(text, "--first") == 0    ? &a->first
                : strcmp(text, "--loud") == 0     ? &a->o.loud
                : strcmp(text, "--trusting") == 0 ? &a->o.trusting
                                                  : NULL;
@@ -158,6 +161,7 @@ static int option(char **argv, int left, struct arguments *a)
     }
     bool ok = strcmp(argv[0], "--seeds") == 0        ? number(value, &a->seeds)
               : strcmp(argv[0], "--from") == 0       ? number(value, &a->from)
+              : strcmp(argv[0], "--stride") == 0     ? number(value, &a->stride)
               : strcmp(argv[0], "--operations") == 0 ? number(value, &a->o.operations)
                                                      : false;
     return ok ? 2 : 0;
@@ -181,7 +185,7 @@ static void run_seed(struct totals *t, uint64_t seed, const struct arguments *a)
 
 int main(int argc, char **argv)
 {
-    struct arguments a = {.seeds = 20, .from = 1, .o = {.operations = 20000, .only = -1}};
+    struct arguments a = {.seeds = 20, .from = 1, .stride = 1, .o = {.operations = 20000, .only = -1}};
     const char *seed = getenv("BERTH_SEED");
     for (int i = 1; i < argc;) {
         int taken = option(&argv[i], argc - i, &a);
@@ -193,8 +197,8 @@ int main(int argc, char **argv)
         a.seeds = 1;
     a.o.notes = a.o.loud || (seed && *seed);
     struct totals totals = {0};
-    for (uint64_t s = a.from; s < a.from + a.seeds; s++)
-        run_seed(&totals, s, &a);
+    for (uint64_t i = 0; i < a.seeds && !(a.first && totals.violations); i++)
+        run_seed(&totals, a.from + i * a.stride, &a);
     if (a.json)
         print_json(&totals, a.from);
     else

@@ -150,9 +150,9 @@ static void run_command(struct member_node *n, const struct node_command *k)
         run_published(n, k);
         break;
     case CMD_LEASED:
+    case CMD_RENEWED:
         lie_leased(n, k);
         break;
-    case CMD_RENEWED:
     case CMD_RECALL:
     case CMD_SERVE:
         peers_command(n->server.peers, k);
@@ -408,7 +408,7 @@ void node_start(struct member_node *n)
     n->session.id = n->session_id;
     n->session.pid = getpid();
     n->session.attached = true;
-    if (lies(LIE_HORIZON))
+    if (lies(LIE_HORIZON) || lies(LIE_QUARANTINE))
         index_set(n->index, META_LEASE_HORIZON, 0);
     struct node_config config = config_of(n);
     if (node_create(&s->node, &config))

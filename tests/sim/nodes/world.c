@@ -96,7 +96,8 @@ static void make_clock(struct member_node *n)
     n->raw_base = (int64_t)(draw() >> 8);
     n->mono_base = (int64_t)(draw() >> 8);
     n->boot_base = n->mono_base + (int64_t)(draw() >> 8);
-    n->raw_ppm = chance(2) ? (n->number % 2 ? range : -range) : (int32_t)below(2 * (uint32_t)range) - range;
+    n->raw_ppm =
+        world->narrow || chance(2) ? (n->number % 2 ? range : -range) : (int32_t)below(2 * (uint32_t)range) - range;
     n->mono_ppm = n->raw_ppm + (int32_t)below(150000) - 75000;
 }
 
@@ -110,7 +111,7 @@ static struct loop_config net_config(void)
                             .held = !sided,
                             .delay_min = 2 * US,
                             .delay_max = (int64_t)(20 + below(400)) * US,
-                            .late_ns = world->ttl * (1 + below(6)),
+                            .late_ns = world->ttl * (1 + below(world->narrow ? 3 : 6)),
                             .linger_ns = hold || chance(2) ? 200 * MS : 2 * SECOND,
                             .ghost_ns = 900 * MS, /* below the quarantine */
                             .arrived = shadow_arrived};
@@ -152,9 +153,16 @@ static void make_kind(uint64_t seed)
     world->n_keys = 16 + below(KEYS - 16);
     world->gap = world->ttl / (50 + below(chance(2) ? 400 : 3000));
     world->fault_gap = world->gap * (10 + below(200));
+    world->narrow = world->storm && world->kind == WORLD_LEASE;
+    if (world->narrow) { /* the margin is what is looked at: 1 % of the time */
+        world->ttl = 5 * SECOND;
+        world->n = 2;
+    }
+    if (lies(LIE_QUARANTINE))
+        world->ttl = 200 * MS; /* a longer horizon would cover it */
     if (world->storm) {
         world->n_keys = 6 + below(20);
-        world->gap = world->ttl / (world->kind == WORLD_LEASE ? 1000 + below(3000) : 60 + below(200));
+        world->gap = world->ttl / (world->narrow ? 2000 + below(2000) : 60 + below(200));
         world->fault_gap = world->ttl * 10;
     }
 }
