@@ -153,6 +153,8 @@ static void join(struct puller *p, struct item *i, const struct pull_key *k, str
         fetch_release(p, f);
     } else if (f->state == FETCH_PAUSE && (i->request->flags & (PULL_WAIT | PULL_FRESH)) != PULL_WAIT) {
         fetch_again(p, f);
+    } else if (f->seek && f->seek->parked) {
+        item_parked(p, i);
     }
 }
 

@@ -125,21 +125,39 @@ static void prefix_shares_a_search(void **state)
 {
     (void)state;
     s->n_homes = 1;
-    script_pull(s, 1, "ab", PULL_BUFFER, PULL_PREFIX, 0);
-    uint64_t ask = take(CMD_PULL_ASK);
-    script_pull(s, 2, "b", PULL_BUFFER, PULL_PREFIX, 0);
-    assert_int_equal(script_count(s, CMD_PULL_ASK), 0);
-    answers(ask, "AS", 0);
-    expect_done(1, -ENOENT);
-    const struct kept *k = script_take(s, CMD_PULL_ASK);
-    assert_string_equal(k->key[0], "b");
-    answers(k->c.id, "F", 5);
-    script_grant(s, take(CMD_PULL_LEASE), 1, 5, 10);
-    finish(take(CMD_PULL_READ));
-    expect_done(2, 0);
-    script_pull(s, 3, "ab", PULL_BUFFER, PULL_PREFIX | PULL_FRESH, 0); /* and where it was passed over before */
-    answers(take(CMD_PULL_ASK), "AS", 0);
-    expect_done(3, -ENOENT);
+    for (uint64_t i = 0; i < 2; i++) {
+        enum pull_destination d = i ? PULL_REPLICA : PULL_BUFFER;
+        script_pull(s, 10 * i + 1, "ab", d, PULL_PREFIX, 0);
+        uint64_t ask = take(CMD_PULL_ASK);
+        script_pull(s, 10 * i + 2, "b", d, PULL_PREFIX, 0);
+        assert_int_equal(script_count(s, CMD_PULL_ASK), 0);
+        answers(ask, "AS", 0);
+        expect_done(10 * i + 1, -ENOENT);
+        const struct kept *k = script_take(s, CMD_PULL_ASK);
+        assert_string_equal(k->key[0], "b");
+        answers(k->c.id, "A", 0);
+        while (script_count(s, CMD_PULL_ASK)) { /* what was said before it asked does not count for it */
+            answers(take(CMD_PULL_ASK), "A", 0);
+        }
+        expect_done(10 * i + 2, -ENOENT);
+    }
+}
+
+/* The same where the other run is joined after the home had passed the key over. */
+static void prefix_joins_what_was_passed_over(void **state)
+{
+    (void)state;
+    for (uint64_t i = 0; i < 2; i++) {
+        enum pull_destination d = i ? PULL_REPLICA : PULL_BUFFER;
+        const char *keys = i ? "cd" : "ab";
+        script_pull(s, 10 * i + 1, keys, d, PULL_PREFIX, 0);
+        answers(take(CMD_PULL_ASK), "AS", 0);
+        const struct kept *k = script_take(s, CMD_PULL_ASK); /* the first, at the other home */
+        assert_int_equal(k->key[0][0], keys[0]);
+        script_pull(s, 10 * i + 2, keys + 1, d, PULL_PREFIX, 0);
+        k = script_take(s, CMD_PULL_ASK);
+        assert_int_equal(k->key[0][0], keys[1]);
+    }
 }
 
 /* Who joins a search after the home was asked is not told what it said: the key may have come to be since. */
@@ -549,6 +567,7 @@ int main(void)
         CASE(prefix_pulls_only_the_run),
         CASE(prefix_over_a_home_that_learns),
         CASE(prefix_shares_a_search),
+        CASE(prefix_joins_what_was_passed_over),
         CASE(nowhere_counts_from_the_question_on),
         CASE(fresh_at_the_owner),
         CASE(wait_asks_again),

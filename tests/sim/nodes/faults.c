@@ -177,11 +177,13 @@ static bool happens(enum fault kind, struct member_node *n)
     case FAULT_CRASH_COMMIT:
         return crash(n, true);
     case FAULT_STOP:
-        return chance(3) && stop(n);
+        return chance(2) && stop(n);
     case FAULT_PAUSE:
         away(n, a_while());
         return true;
     case FAULT_SUSPEND:
+        if (world->beyond && chance(2))
+            return world->faults[FAULT_FREEZE] += sleep_host(n, true), false;
         return sleep_host(n, false);
     case FAULT_FREEZE:
         return sleep_host(n, true);
