@@ -1,6 +1,8 @@
 /* record.c: the codec of index records. Bytes that come back from the map are checked whole before any is believed. */
 #include "index/record.h"
 
+#include "store/little.h"
+
 #include <endian.h>
 #include <errno.h>
 #include <string.h>
@@ -12,45 +14,6 @@
 #define SEGMENT_MAX 63u /* and six for this */
 #define GENERATION_MASK ((UINT64_C(1) << 56) - 1)
 #define HOLD_FIXED 9u
-
-static void put16(uint8_t *p, uint16_t v)
-{
-    v = htole16(v);
-    memcpy(p, &v, sizeof v);
-}
-
-static void put32(uint8_t *p, uint32_t v)
-{
-    v = htole32(v);
-    memcpy(p, &v, sizeof v);
-}
-
-static void put64(uint8_t *p, uint64_t v)
-{
-    v = htole64(v);
-    memcpy(p, &v, sizeof v);
-}
-
-static uint16_t get16(const uint8_t *p)
-{
-    uint16_t v;
-    memcpy(&v, p, sizeof v);
-    return le16toh(v);
-}
-
-static uint32_t get32(const uint8_t *p)
-{
-    uint32_t v;
-    memcpy(&v, p, sizeof v);
-    return le32toh(v);
-}
-
-static uint64_t get64(const uint8_t *p)
-{
-    uint64_t v;
-    memcpy(&v, p, sizeof v);
-    return le64toh(v);
-}
 
 uint32_t record_key(uint8_t out[RECORD_KEY_MAX], struct key_ref key)
 {

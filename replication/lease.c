@@ -80,7 +80,10 @@ bool lease_terms_good(const struct lease_terms *t)
         return false;
     }
     uint64_t segment = UINT64_C(1) << t->segment_log2;
-    return t->n_sums == 0 || t->n_sums == (t->size + segment - 1) / segment;
+    if (t->n_sums != (t->segment_log2 ? (t->size + segment - 1) / segment : 0)) {
+        return false;
+    }
+    return t->n_sums == 0 || XXH3_64bits(t->sums, t->n_sums * sizeof *t->sums) == t->checksum;
 }
 
 static uint64_t key_hash(const struct leases *ls, struct key_ref key)

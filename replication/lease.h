@@ -62,16 +62,16 @@ struct lease_terms {
     uint64_t offset;     /* in the owner's pool */
     uint64_t size;       /* bytes of payload */
     struct object_version version;
-    uint64_t checksum; /* XXH3-64 of the payload */
+    uint64_t checksum; /* XXH3-64 of the payload, with segments of their list */
     uint64_t lineage;
     int64_t ttl_ns;       /* a duration, 1 to LEASE_TTL_MAX_NS */
     const uint64_t *sums; /* XXH3-64 of each segment, or NULL; copied */
-    uint32_t n_sums;      /* 0, or as many as size and segment_log2 make */
+    uint32_t n_sums;      /* as many as size and segment_log2 make; 0 without segments */
     uint32_t slot;
     uint8_t segment_log2; /* 0: one segment */
 };
 
-/* false: sizes, time or counts that no owner has. */
+/* false: sizes, time or counts that no owner has, or a list of sums that the checksum does not prove. */
 bool lease_terms_good(const struct lease_terms *t);
 
 enum lease_state {

@@ -1,4 +1,5 @@
 /* peer.c: the states of a connection, keep-alive, and the queue of commands. */
+#include "replication/address.h"
 #include "replication/peer_internal.h"
 
 #include <errno.h>
@@ -31,7 +32,7 @@ int peer_create(struct peer **out, const struct peer_config *config, int64_t now
 {
     if (!bounds_hold(config) || !peer_can_say(&config->self))
         return -EINVAL;
-    if (!config->self.client && !peer_address_fits(config->self.address))
+    if (!config->self.client && !address_reachable(config->self.address))
         return -EADDRNOTAVAIL;
     struct peer *p = calloc(1, sizeof *p);
     if (!p)
@@ -139,10 +140,14 @@ static void fault(struct peer *p, const char *what)
 
 /* ---- keep-alive ---- */
 
-static void alive(struct peer *p)
+static void alive(struct peer *p, int64_t at)
 {
-    p->received = p->now;
-    p->first_ping = -1;
+    at = at < p->now ? at : p->now;
+    if (at < p->received)
+        return;
+    p->received = at;
+    if (at >= p->first_ping)
+        p->first_ping = -1;
 }
 
 static int64_t ping_at(const struct peer *p)
@@ -238,7 +243,7 @@ static void dispatch(struct peer *p)
         pong(p);
     } else if (op == WIRE_PONG) {
         on_pong(p);
-    } else if (op < WIRE_LEASE || op >= WIRE_READ) {
+    } else if (op < WIRE_LEASE) {
         snprintf(p->text, sizeof p->text, "%s has no place here", wire_name(op));
         peer_close(p, -EPROTO, -ECONNRESET);
     } else if (wire_class(op) == WIRE_REPLY) {
@@ -258,7 +263,7 @@ static void on_message(struct peer *p, const void *bytes, size_t n)
     }
     p->stats.messages_in++;
     p->stats.bytes_in += n;
-    alive(p);
+    alive(p, p->now);
     if (n > (p->state == PEER_STATE_UP ? p->config.self.largest : WIRE_HELLO_MAX)) {
         fault(p, wire_fault_text(WIRE_FAULT_SIZE));
     } else if (wire_open(&p->reader, &p->message, bytes, n) < 0) {
@@ -289,8 +294,7 @@ int peer_event(struct peer *p, const struct peer_event *ev, int64_t now)
         on_message(p, ev->bytes, ev->n);
         break;
     case PEER_EV_ALIVE:
-        p->stats.bytes_in += ev->n;
-        alive(p);
+        alive(p, ev->at);
         break;
     case PEER_EV_CLOSED:
         on_closed(p, ev->status);

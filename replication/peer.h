@@ -10,11 +10,12 @@
  * both have, or REFUSE with a sentence. Requests carry ids that grow; an answer is matched by its id and must be the
  * one to that op with that many items. Each request that peer_ask took ends exactly once: PEER_ANSWERED with the
  * message, or with -ETIMEDOUT, or with -ECONNRESET or BERTH_ENODE when the connection goes. Keep-alive: PING after
- * `silence` ns with nothing received; gone after `gone` ns, but never before a PING has had gone - silence ns to be
- * answered, so that a process that was stopped looks once more before it gives its peers up.
+ * `silence` ns with nothing received, be it a message or payload (PEER_EV_ALIVE); gone after `gone` ns, but never
+ * before a PING has had gone - silence ns to be answered, so that a process that was stopped looks once more before it
+ * gives its peers up.
  *
  * Bounds: PEER_PENDING_MAX requests out, as many in (more are answered -EAGAIN without troubling the owner), commands
- * PEER_QUEUE. All memory is taken by peer_create, about 90 KiB.
+ * PEER_QUEUE. All memory is taken by peer_create, about 76 KiB.
  */
 #ifndef BERTH_REPLICATION_PEER_H
 #define BERTH_REPLICATION_PEER_H
@@ -69,9 +70,9 @@ void peer_destroy(struct peer *p); /* ends nothing: after PEER_DOWN. NULL is pas
 enum peer_event_kind {
     PEER_EV_OPENED,  /* the transport is connected; once, first. Who did not dial needs none */
     PEER_EV_MESSAGE, /* bytes, n: one whole message */
-    PEER_EV_ALIVE,   /* n: the transport has received so many bytes that are no message, or not yet */
+    PEER_EV_ALIVE,   /* at: the transport received something then, of whatever kind: payload is a sign of life too */
     PEER_EV_CLOSED,  /* status: the connection is gone, 0 if the other side ended it in order; once, last */
-    PEER_EV_TICK     /* time passed: no earlier than peer_timer. Give what has been received first */
+    PEER_EV_TICK     /* time passed: no earlier than peer_timer. Give what has been received first, ALIVE too */
 };
 
 struct peer_event {
@@ -79,6 +80,7 @@ struct peer_event {
     int32_t status;
     const void *bytes;
     size_t n;
+    int64_t at; /* ns, by the clock of now; a time after now counts as now */
 };
 
 enum peer_command_kind {
@@ -116,8 +118,11 @@ int64_t peer_timer(const struct peer *p);
  * command that sends it was carried out. 0: it will end in one PEER_ANSWERED with `user`, and *id (may be NULL) is
  * its id. Else it was not sent: -EAGAIN: pending_max are under way, ask again when one has ended (the back-pressure);
  * -ENOTCONN: not up; -EMSGSIZE: the other side takes no message so large; -ETIMEDOUT: deadline (INT64_MAX: none) is
- * not after now; -EINVAL: no request; -EBUSY: commands first. */
-int peer_ask(struct peer *p, void *message, size_t n, int64_t deadline, uint64_t user, int64_t now, uint64_t *id);
+ * not after now; -EINVAL: no request, or until is before deadline; -EBUSY: commands first.
+ * deadline is what the other side is told; until is when this side stops to wait for the answer: later, where an answer
+ * that comes too late for its purpose still has to be heard (a lease that it gives has to be released). */
+int peer_ask(struct peer *p, void *message, size_t n, int64_t deadline, int64_t until, uint64_t user, int64_t now,
+             uint64_t *id);
 
 /* Answers an incoming request, once, in any order. -ENOENT: no such request is open; -EINVAL: the message does not
  * answer that op; -ENOTCONN, -EMSGSIZE, -EBUSY as above. */
@@ -133,7 +138,7 @@ int peer_stop(struct peer *p, int64_t now);
 void peer_counter(struct peer *p, uint64_t counter);
 
 struct peer_stats {
-    uint64_t messages_in, messages_out, bytes_in, bytes_out; /* ALIVE's bytes count as in */
+    uint64_t messages_in, messages_out, bytes_in, bytes_out; /* of messages; payload is the transport's to count */
     uint64_t strays;                                         /* answers and PONGs that nobody waited for */
     uint64_t timeouts;                                       /* of our requests */
     uint64_t again;                                          /* requests of ours refused for a full table */
@@ -144,8 +149,5 @@ struct peer_stats {
     uint32_t pending, serving; /* now: requests out, requests in */
 };
 void peer_stats(const struct peer *p, struct peer_stats *out);
-
-/* Whether others can reach this address at all: not empty, and no wildcard such as 0.0.0.0, [::] or *. */
-bool peer_address_fits(const char *address);
 
 #endif

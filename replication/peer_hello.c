@@ -1,45 +1,10 @@
 /* peer_hello.c: who the other side is, and which version and features both have. */
+#include "replication/address.h"
 #include "replication/peer_internal.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-
-/* The host of [scheme://]host[:port] or [scheme://][v6%zone][:port]; false if it is empty or too long. */
-static bool host_of(const char *address, char host[WIRE_ADDRESS_MAX + 1])
-{
-    const char *scheme = strstr(address, "://");
-    const char *at = scheme ? scheme + 3 : address;
-    size_t n;
-    if (*at == '[') {
-        n = strcspn(++at, "]%");
-    } else {
-        const char *colon = strrchr(at, ':');
-        /* More than one colon without brackets: a bare IPv6 address. */
-        n = colon && strchr(at, ':') == colon ? (size_t)(colon - at) : strcspn(at, "%");
-    }
-    if (n == 0 || n > WIRE_ADDRESS_MAX)
-        return false;
-    memcpy(host, at, n);
-    host[n] = '\0';
-    return true;
-}
-
-bool peer_address_fits(const char *address)
-{
-    char host[WIRE_ADDRESS_MAX + 1];
-    struct in_addr v4;
-    struct in6_addr v6;
-    if (!host_of(address, host) || strcmp(host, "*") == 0)
-        return false;
-    if (inet_pton(AF_INET6, host, &v6) == 1) {
-        static const uint8_t mapped[16] = {[10] = 0xff, [11] = 0xff}; /* ::ffff:0.0.0.0 */
-        return !IN6_IS_ADDR_UNSPECIFIED(&v6) && memcmp(&v6, mapped, sizeof mapped) != 0;
-    }
-    /* inet_aton knows the short forms, as 0 and 0x0.0, that connect() would be given too. */
-    return !inet_aton(host, &v4) || v4.s_addr != 0;
-}
 
 static struct wire_text text_of(const char *s)
 {
@@ -130,7 +95,7 @@ static int32_t unfit(struct peer *p)
             us->node, them->node, (unsigned long long)us->revision, (unsigned long long)them->revision);
         return BERTH_EVERSION;
     }
-    bool fits = them->client ? !them->address[0] : peer_address_fits(them->address);
+    bool fits = them->client ? !them->address[0] : address_reachable(them->address);
     if (!fits) {
         snprintf(why, room, "nobody can reach '%s' at its address '%.100s': it must say one of its own", them->node,
                  them->address);

@@ -21,7 +21,7 @@ enum pending_state { PENDING_FREE, PENDING_SENT, PENDING_ENDED /* its command is
 /* A request has the place id & PEER_MASK; ids of places in use are passed over, so no search and no collision. */
 struct pending {
     uint64_t id, user;
-    int64_t deadline;
+    int64_t until;
     uint32_t count;
     uint16_t op, flags;
     uint16_t next; /* of the ended ones */
@@ -45,14 +45,14 @@ struct peer {
     struct pending pending[PEER_PENDING_MAX];
     uint32_t n_pending;   /* not FREE */
     uint64_t next_id;     /* lowest that may be given next */
-    int64_t earliest;     /* no pending deadline is earlier; it may be later than this */
+    int64_t earliest;     /* no pending `until` is earlier; it may be later than this */
     uint16_t ended, last; /* FIFO of ended ones */
 
     struct serving serving[PEER_PENDING_MAX];
     uint32_t n_serving;
     uint64_t last_served; /* greatest id received */
 
-    int64_t received;   /* when anything last was */
+    int64_t received;   /* when anything last was, payload too */
     int64_t pinged;     /* the last PING, until its PONG; -1: none */
     int64_t first_ping; /* the first one since anything was received; -1: none */
     uint64_t ping_token;

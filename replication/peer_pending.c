@@ -24,12 +24,13 @@ static void give_place(struct peer *p, struct pending *q)
     p->n_pending--;
 }
 
-int peer_ask(struct peer *p, void *message, size_t n, int64_t deadline, uint64_t user, int64_t now, uint64_t *id)
+int peer_ask(struct peer *p, void *message, size_t n, int64_t deadline, int64_t until, uint64_t user, int64_t now,
+             uint64_t *id)
 {
     if (n < WIRE_HEAD)
         return -EINVAL;
     struct wire_head head = wire_peek(message);
-    if (head.bytes != n || !wire_reply_of(head.op))
+    if (head.bytes != n || !wire_reply_of(head.op) || until < deadline)
         return -EINVAL;
     if (p->state != PEER_STATE_UP)
         return -ENOTCONN;
@@ -45,13 +46,13 @@ int peer_ask(struct peer *p, void *message, size_t n, int64_t deadline, uint64_t
     }
     struct pending *q = take_place(p);
     q->user = user;
-    q->deadline = deadline;
+    q->until = until;
     q->count = head.count;
     q->op = head.op;
     q->flags = head.flags;
     q->state = PENDING_SENT;
-    if (deadline < p->earliest)
-        p->earliest = deadline;
+    if (until < p->earliest)
+        p->earliest = until;
     wire_stamp(message, q->id, p->counter, deadline == INT64_MAX ? WIRE_NO_DEADLINE : (uint64_t)(deadline - now));
     peer_send(p, message, n);
     if (id)
@@ -59,12 +60,13 @@ int peer_ask(struct peer *p, void *message, size_t n, int64_t deadline, uint64_t
     return 0;
 }
 
-/* An answer has an item for each that was asked for; of a run, for those that are in it. */
+/* An answer has an item for each that was asked for; of a run, for those that are in it; of SUMS, for those that fit.
+ */
 static bool count_answers(const struct pending *q, const struct wire_message *m)
 {
     if (m->status < 0)
         return true;
-    bool run = (q->op == WIRE_LEASE || q->op == WIRE_ASK) && q->flags & WIRE_PREFIX;
+    bool run = ((q->op == WIRE_LEASE || q->op == WIRE_ASK) && q->flags & WIRE_PREFIX) || q->op == WIRE_SUMS;
     return run ? m->head.count <= q->count : m->head.count == q->count;
 }
 
@@ -73,7 +75,7 @@ void pending_answered(struct peer *p)
     const struct wire_message *m = &p->message;
     struct pending *q = &p->pending[m->head.id & PEER_MASK];
     if (q->state != PENDING_SENT || q->id != m->head.id) {
-        p->stats.strays++; /* it came after its request's deadline */
+        p->stats.strays++; /* it came when nobody waited for it any more */
         return;
     }
     if (wire_reply_of(q->op) != m->head.op || !count_answers(q, m)) {
@@ -113,11 +115,11 @@ void pending_expire(struct peer *p)
         struct pending *q = &p->pending[i];
         if (q->state != PENDING_SENT)
             continue;
-        if (q->deadline <= p->now) {
+        if (q->until <= p->now) {
             p->stats.timeouts++;
             end(p, i, -ETIMEDOUT);
-        } else if (q->deadline < p->earliest) {
-            p->earliest = q->deadline;
+        } else if (q->until < p->earliest) {
+            p->earliest = q->until;
         }
     }
 }

@@ -84,8 +84,6 @@ static void defaults(struct pull_config *c)
     DEFAULT(rpc_ns, 2000000000);
     DEFAULT(wait_min_ns, 1000000);
     DEFAULT(wait_max_ns, 100000000);
-    DEFAULT(wait_tries, 1000000);
-    DEFAULT(stale_max, 3);
     DEFAULT(window_bytes, 64u << 20);
     DEFAULT(source_window_bytes, 32u << 20);
     DEFAULT(read_bytes, 4u << 20);
@@ -325,6 +323,9 @@ static void handle(struct puller *p, const struct pull_event *ev)
     case EV_PULL_RECALL:
         recall(p, ev);
         break;
+    case EV_PULL_WATCHED:
+        fetch_watched(p, ev);
+        break;
     case EV_PULL_UP:
         member_up(p, ev);
         break;
@@ -340,13 +341,15 @@ static void handle(struct puller *p, const struct pull_event *ev)
 }
 
 /* What is left to be done when all that the event changed is known. Each step may give the ones before it more. */
-static void settle(struct puller *p)
+static void settle(struct puller *p, bool more)
 {
     do {
         requests_turn(p);
-        rpcs_flush(p);
+        if (!more) {
+            rpcs_flush(p);
+        }
         read_pump(p);
-    } while (!list_empty(&p->turning) || !list_empty(&p->asks) || !list_empty(&p->grants));
+    } while (!list_empty(&p->turning) || (!more && (!list_empty(&p->asks) || !list_empty(&p->grants))));
     leases_tick(p->leases, p->mono);
     if (p->stopping) {
         leases_end_all(p->leases, p->mono);
@@ -366,7 +369,7 @@ void pull_event(struct puller *p, const struct pull_event *ev, struct reader_now
     for (struct timer *t; (t = timers_due(&p->timers, p->mono));) {
         timer_fired(p, t);
     }
-    settle(p);
+    settle(p, ev->more && ev->kind == EV_PULL_REQUEST);
 }
 
 int64_t pull_timer(const struct puller *p)

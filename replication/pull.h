@@ -3,15 +3,19 @@
  * A pull of one key: the caller has looked into its own pool. A good lease in the cache: READ at once. Else ASK a home
  * of the key (this node's own table first, where it is a home: ASK with member == self, which the shell answers), LEASE
  * at an owner that it names (a home that is an owner gives the lease with its answer), READ, the clock check after the
- * last completion, verification, SEAL of the local replica, DONE. Asks and leases of one event are batched: one request
- * a home, one an owner.
+ * last completion, verification, SEAL of the local replica, DONE. Asks and leases of one event, or of several in a row
+ * (`more`), are batched: one request a home, one an owner.
  *
  * A transfer's bytes pass through three states. Posted: a READ was handed out, its destination belongs to the
  * transport. Completed: its EV_PULL_READ came; its fate is known, its bytes prove nothing. Consumable: all READs of the
  * transfer completed, the lease's time was not over after the last one (rule 20), and the checksum matched, or it was
  * not asked for and the transport's completion stands for it (rule 22). Only consumable bytes are told of.
  *
- * Late, or another generation: STALE, which is asked again, stale_max times, and never reaches the caller. A wrong
+ * Of an object with segments each range is proved by the segments that it touches: what lacks of them is read too,
+ * into memory of the puller (16 MiB a transfer, 64 MiB in all; more: -EOPNOTSUPP). A part of one without segments can't
+ * be proved.
+ *
+ * Late, or another generation: STALE, which is asked again, PULL_STALE_MAX times, and never reaches the caller. A wrong
  * checksum under a good lease is proved by STATE (rule 21). A source that fails is passed over: other locations, other
  * homes, then the members that every home still waits for (rule 30).
  *
@@ -37,13 +41,16 @@
 #define PULL_HOMES_MAX 8u     /* of one key */
 #define PULL_MISSING_MAX 64u  /* members that one LEARNING names; more is taken as a home that can't be reached */
 #define PULL_RPCS_MAX 256u
+#define PULL_STALE_MAX 3u
+#define PULL_FORGET_NS (2 * LEASE_TTL_MAX_NS) /* an answer that brings leases is heard so long after its deadline */
 #define PULL_MEMBER_NONE UINT16_MAX
 
 /* ---- requests ---- */
 
 enum pull_destination {
     PULL_REPLICA, /* the local pool: RESERVE, READ into the slot, SEAL */
-    PULL_BUFFER   /* memory of the caller, which is the transport's until DONE */
+    PULL_BUFFER,  /* memory of the caller, which is the transport's until DONE */
+    PULL_SCRATCH  /* only in commands: memory of the puller, beside a caller's; its name is its address */
 };
 
 enum pull_flags {
@@ -106,8 +113,10 @@ extern const char *const pull_phase_names[PULL_PHASES];
 struct pull_result {
     int status; /* 0; 1 (BERTH_KEPT): the local pool had it by then; -ENOENT; -ETIMEDOUT; -ECANCELED; -ENOSPC: it is
                    larger than `room`, size says; -ERANGE: a range outside of it; -EOPNOTSUPP: these ranges can't be
-                   verified, and it was asked for or the transport can't do without; BERTH_EUNSURE, BERTH_ENOTNOW,
-                   BERTH_ECORRUPT, BERTH_ELINEAGE; -ENOMEM; RESERVE's and SEAL's errors */
+                   verified by themselves, and it was asked for (VERIFY, or a sample of 1) or the transport can't do
+                   without: pull all of it; BERTH_EUNSURE, BERTH_ENOTNOW,
+                   BERTH_ECORRUPT, BERTH_ELINEAGE; -ENOMEM; RESERVE's and SEAL's errors; with WAIT BERTH_EABORTED and
+                   BERTH_EDIED */
     bool verified, shared;
     uint8_t stale;         /* times that it was asked again for STALE */
     uint16_t member;       /* whose bytes; PULL_MEMBER_NONE */
@@ -157,7 +166,7 @@ enum pull_event_kind {
     EV_PULL_REQUEST,  /* request */
     EV_PULL_CANCEL,   /* id: of the request; unknown ids are passed over */
     EV_PULL_ANSWER,   /* id: of the ASK; status, answers, n: one a key, in order */
-    EV_PULL_LEASED,   /* id: of the LEASE; status, grants, n */
+    EV_PULL_LEASED,   /* id: of the LEASE; status, grants, n. It and ANSWER may come up to PULL_FORGET_NS too late */
     EV_PULL_RENEWED,  /* id: of the RENEW; status, ttl_ns */
     EV_PULL_STATED,   /* id: of the STATE; status: 0 generation is the slot's, -ENOENT the lease is unknown */
     EV_PULL_READ,     /* id: of the READ; status, copied, sums (optional): completed */
@@ -165,6 +174,9 @@ enum pull_event_kind {
     EV_PULL_SEALED,   /* id: of the SEAL; status; BERTH_KEPT: the pool had it. The token is used up in any case */
     EV_PULL_HASHED,   /* id: of the HASH; status, sums, n */
     EV_PULL_RECALL,   /* member, leases, n */
+    EV_PULL_WATCHED,  /* id: of the WATCH; n: answers to it that are still to come; status: 0 it has been sealed
+                        somewhere, BERTH_EABORTED or BERTH_EDIED: its writer there has given it up, or has ended; any
+                        other: nothing is known */
     EV_PULL_UP,       /* member, incarnation, transport, proven */
     EV_PULL_DOWN,     /* member: a connection to it is lost, control or data */
     EV_PULL_TICK,
@@ -176,6 +188,8 @@ struct pull_event {
     int status; /* 0 or negative; of answers as a whole */
     uint64_t id;
     uint16_t member;
+    bool more;   /* REQUEST: another event follows at once, always: what is to be asked waits for it, and the keys of
+                    several requests go into one message */
     bool proven; /* UP: a READ's completion says that the owner held the slot until then (TCP), so that lease only is
                     allowed */
     uint64_t incarnation;  /* UP; LEASED, ANSWER: the sender's, 0: as in UP */
@@ -207,6 +221,7 @@ enum pull_command_kind {
     CMD_PULL_HASH,        /* id, target, parts, n: XXH3-64 of each part of what was read -> EV_PULL_HASHED */
     CMD_PULL_SEAL,        /* id, token, keys[0], terms -> EV_PULL_SEALED */
     CMD_PULL_ABORT,       /* token: give the slot back, nothing writes to it any more; one way */
+    CMD_PULL_WATCH,       /* id, keys[0]: it is nowhere and waited for: who writes it? -> EV_PULL_WATCHED, any number */
     CMD_PULL_DONE         /* id: of the request; results, n: one a key; run */
 };
 
@@ -227,6 +242,7 @@ struct pull_target {
 struct pull_part {
     uint64_t at, length;
     bool last;
+    bool scratch; /* at: in the command's `scratch`, not in its target */
 };
 
 struct pull_command {
@@ -245,6 +261,8 @@ struct pull_command {
     uint64_t lease, generation, offset, length, token;
     uint32_t slot;
     struct pull_target target;
+    uint8_t *scratch; /* HASH: of parts that say so */
+    bool whole;       /* READ: its sum is the object's checksum, if it is told (EV_PULL_READ) */
 };
 
 /* ---- the puller ---- */
@@ -268,12 +286,13 @@ struct pull_config {
     uint32_t max_requests, max_keys;
     uint32_t max_leases;
     uint64_t max_lease_bytes;
-    int64_t lease_idle_ns;                      /* 0: 1 s */
-    int64_t release_ns;                         /* a release waits this long for a LEASE to ride with; 0: 50 ms */
-    int64_t rpc_ns;                             /* a peer's time to answer; 0: 2 s */
-    int64_t wait_min_ns, wait_max_ns;           /* WAIT: pauses, doubled; 0: 1 ms, 100 ms */
-    uint32_t wait_tries;                        /* pauses at most; 0: 1,000,000 */
-    uint32_t stale_max;                         /* STALEs that are asked again; 0: 3 */
+    int64_t lease_idle_ns;            /* 0: 1 s */
+    int64_t release_ns;               /* a release waits this long for a LEASE to ride with; 0: 50 ms */
+    int64_t rpc_ns;                   /* a peer's time to answer; 0: 2 s */
+    int64_t wait_min_ns, wait_max_ns; /* WAIT: pauses, doubled; 0: 1 ms, 100 ms */
+    /* Whether the local pool has the key by now: asked where it is nowhere else. NULL: never. */
+    bool (*here)(void *env, const struct pull_key *key);
+    bool watch;                                 /* the shell takes CMD_PULL_WATCH */
     uint64_t window_bytes, source_window_bytes; /* in flight in all, from one member; 0: 64 MiB, 32 MiB */
     uint64_t read_bytes;                        /* of one READ; 0: 4 MiB */
     uint64_t rate;       /* bytes per second that a transfer makes at least, for estimates; 0: 100 MB/s */

@@ -28,7 +28,10 @@ static void show_read(const struct read *r, struct pull_command *c)
     c->lease = r->lease;
     c->generation = r->generation;
     c->length = r->length;
-    c->target = (struct pull_target){.kind = f->destination, .name = f->target.name, .at = r->at};
+    c->target = (struct pull_target){.kind = r->scratch ? PULL_SCRATCH : f->destination,
+                                     .name = r->scratch ? (uint64_t)(uintptr_t)f->scratch : f->target.name,
+                                     .at = r->at};
+    c->whole = f->lease && f->lease->terms.n_sums == 0 && r->length == f->lease->terms.size;
     c->offset = f->lease ? f->lease->terms.offset + r->offset : 0;
     c->slot = f->lease ? f->lease->terms.slot : 0;
 }
@@ -45,6 +48,7 @@ static void show_fetch(struct puller *p, struct fetch *f, struct pull_command *c
     c->terms = f->lease ? &f->lease->terms : NULL;
     if (c->kind == CMD_PULL_HASH) {
         c->parts = f->parts;
+        c->scratch = f->scratch;
         c->n = f->n_parts;
     } else if (c->kind == CMD_PULL_ABORT) {
         c->token = f->abort_token;
@@ -110,6 +114,9 @@ static void show(struct puller *p, struct out *o, struct pull_command *c)
         break;
     case CMD_PULL_ABORT:
         show_fetch(p, CONTAINER(o, struct fetch, abort), c);
+        break;
+    case CMD_PULL_WATCH:
+        show_fetch(p, CONTAINER(o, struct fetch, watch), c);
         break;
     case CMD_PULL_CORRUPT:
         show_fetch(p, CONTAINER(o, struct fetch, corrupt), c);

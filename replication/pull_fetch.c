@@ -28,15 +28,15 @@ void fetch_phase(struct puller *p, struct fetch *f, enum pull_phase next)
 
 void fetch_free(struct puller *p, struct fetch *f)
 {
-    (void)p;
-    struct out *outs[] = {&f->reserve, &f->hash, &f->seal, &f->abort, &f->corrupt};
+    struct out *outs[] = {&f->reserve, &f->hash, &f->seal, &f->abort, &f->corrupt, &f->watch};
     for (unsigned i = 0; i < sizeof outs / sizeof outs[0]; i++) {
         list_remove(&outs[i]->node);
     }
     list_remove(&f->grave);
     key_drop(f->key);
-    if (f->ranges != &f->whole) {
-        free(f->ranges);
+    pad_drop(p, f);
+    if (f->asked != &f->whole) {
+        free(f->asked);
     }
     free(f->parts);
     free(f->expect);
@@ -122,23 +122,27 @@ static int place_ranges(struct puller *p, struct fetch *f)
     uint64_t size = f->record.size;
     bool explicit = false;
     for (struct list *n = f->items.next; n != &f->items; n = n->next) {
-        explicit = explicit || (CONTAINER(n, struct item, node)->request->flags & PULL_VERIFY);
+        const struct request *r = CONTAINER(n, struct item, node)->request;
+        explicit = explicit || (r->flags & PULL_VERIFY) || r->sample == 1;
     }
-    if (f->ranges == &f->whole) {
+    pad_drop(p, f);
+    if (f->asked == &f->whole) {
         f->whole = (struct pull_range){.length = size};
         if (f->destination == PULL_BUFFER && size > f->room) {
             return -ENOSPC;
         }
     }
-    f->total = 0;
-    for (uint32_t i = 0; i < f->n_ranges; i++) {
-        const struct pull_range *r = &f->ranges[i];
+    for (uint32_t i = 0; i < f->n_asked; i++) {
+        const struct pull_range *r = &f->asked[i];
         if (r->offset > size || r->length > size - r->offset) {
             return -ERANGE;
         }
-        f->total += r->length;
     }
-    f->verifiable = prove_ranges(f);
+    f->verifiable = prove_ranges(f) || (prove_wanted(p, f) && pad_ranges(p, f));
+    f->total = 0;
+    for (uint32_t i = 0; i < f->n_ranges; i++) {
+        f->total += f->ranges[i].length;
+    }
     bool proven = p->members[f->lease->member].proven;
     return !f->verifiable && (explicit || !proven) && !(p->config.unsafe & UNSAFE_NO_VERIFY) ? -EOPNOTSUPP : 0;
 }
@@ -221,7 +225,7 @@ static bool promote(struct fetch *f)
 /* WAIT: a key that is nowhere, or is being written, may come. Others that share the transfer are told now. */
 static bool pause_fetch(struct puller *p, struct fetch *f)
 {
-    if (f->waits >= p->config.wait_tries) {
+    if (f->lost && f->last_look) {
         return false;
     }
     for (struct list *n = f->items.next, *next; n != &f->items; n = next) {
@@ -238,7 +242,9 @@ static bool pause_fetch(struct puller *p, struct fetch *f)
         return false;
     }
     memset(f->avoid, 0, sizeof f->avoid);
-    if (promote(f)) {
+    bool later = promote(f);
+    if (later || f->lost) { /* what was under way may have missed what came before the loss */
+        f->last_look = f->lost;
         fetch_begin(p, f);
         return true;
     }
@@ -246,6 +252,10 @@ static bool pause_fetch(struct puller *p, struct fetch *f)
     int64_t ns = p->config.wait_min_ns << shift;
     f->waits++;
     p->counter[PULL_WAITS]++;
+    if (p->config.watch && !f->watching) {
+        f->watching = true;
+        out_add(p, &f->watch, CMD_PULL_WATCH);
+    }
     f->state = FETCH_PAUSE;
     timers_set(&p->timers, &f->timer, p->mono + (ns < p->config.wait_max_ns ? ns : p->config.wait_max_ns));
     return true;
@@ -262,16 +272,48 @@ static void put_off_late(struct fetch *f)
     }
 }
 
+static bool is_here(struct puller *p, const struct fetch *f)
+{
+    struct pull_key k;
+    key_show(f->key, &k);
+    return p->config.here && !f->fresh && p->config.here(p->config.env, &k);
+}
+
 void fetch_unlocated(struct puller *p, struct fetch *f, int status)
 {
     bool nowhere = status == -ENOENT || status == -EBUSY;
+    if (nowhere && is_here(p, f)) {
+        fetch_stop(p, f, AFTER_END, BERTH_KEPT);
+        return;
+    }
     if (status == -ENOENT) {
         put_off_late(f);
     }
     if (nowhere && !f->worst && pause_fetch(p, f)) {
         return;
     }
-    fetch_stop(p, f, AFTER_END, nowhere && f->worst ? f->worst : status == -EBUSY ? -ENOENT : status);
+    int why = f->worst ? f->worst : f->lost ? f->lost : -ENOENT;
+    fetch_stop(p, f, AFTER_END, nowhere ? why : status);
+}
+
+/* What it was told may be newer than the look that is under way, if one is: there is another one after it. */
+void fetch_watched(struct puller *p, const struct pull_event *ev)
+{
+    struct fetch *f = fetch_find(p, ev->id);
+    if (!f) {
+        return;
+    }
+    bool lost = ev->status == BERTH_EABORTED || ev->status == BERTH_EDIED;
+    f->watching = f->watching && ev->n > 0;
+    if (ev->status && !lost) {
+        return;
+    }
+    f->lost = lost ? ev->status : f->lost;
+    f->waits = 0; /* homes hear of it in a moment */
+    if (f->state == FETCH_PAUSE) {
+        f->last_look = f->lost;
+        fetch_again(p, f);
+    }
 }
 
 /* ---- ends ---- */
@@ -321,7 +363,7 @@ static void fetch_finish(struct puller *p, struct fetch *f, int status)
     }
     f->round++;
     f->stale = f->waits = f->rereads = 0;
-    f->worst = 0;
+    f->worst = f->lost = 0;
     f->record = (struct pull_result){.member = PULL_MEMBER_NONE};
     memset(f->avoid, 0, sizeof f->avoid);
     fetch_begin(p, f);
@@ -386,7 +428,7 @@ void fetch_stale(struct puller *p, struct fetch *f)
     if (f->lease) {
         lease_end(p->leases, f->lease);
     }
-    bool more = f->stale <= p->config.stale_max;
+    bool more = f->stale <= PULL_STALE_MAX;
     fetch_stop(p, f, more ? AFTER_RETRY : AFTER_END, more ? 0 : BERTH_ENOTNOW);
 }
 

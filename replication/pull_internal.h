@@ -21,7 +21,9 @@
 
 #define MEMBER_WORDS (LEASE_MEMBERS_MAX / 64)
 #define SEEK_LOCATIONS (PULL_LOCATIONS_MAX * 2)
-#define RELEASES_MAX 256u /* in one command */
+#define RELEASES_MAX 256u                 /* in one command */
+#define PARTS_MAX 16384u                  /* of one HASH */
+#define RANGE_SCRATCH (UINT64_C(1) << 63) /* in a range's `to`: a place in scratch; no place of a caller has it */
 
 struct out { /* a command that waits to be taken */
     struct list node;
@@ -119,7 +121,7 @@ struct fetch {
     struct pull_link by_key, by_id;
     struct list all, grave, items, in_seek, in_flow, reads;
     struct timer timer;
-    struct out reserve, hash, seal, abort, corrupt;
+    struct out reserve, hash, seal, abort, corrupt, watch;
     uint64_t id;
     struct keybox *key;
     enum pull_destination destination;
@@ -130,6 +132,9 @@ struct fetch {
     bool fresh, hold;
     bool late;                  /* as an item is: it joined its seek after a home was asked */
     struct object_version here; /* of the local pool's copy, as the last FRESH that joined has said */
+    bool watching;              /* answers to its WATCH are still to come */
+    bool last_look;             /* the one under way began after `lost` was known */
+    int lost;                   /* why the key's writer did not seal it: it is looked for once more; 0 */
     struct seek *seek;
     struct rpc *rpc; /* STATE */
     struct reader_lease *lease;
@@ -143,8 +148,11 @@ struct fetch {
     struct lease_terms corrupt_terms;
     uint16_t corrupt_member;
     uint64_t room;
-    struct pull_range whole, *ranges; /* ranges: own copy, or &whole */
-    uint32_t n_ranges, range;
+    struct pull_range whole, *asked;    /* asked: own copy, or &whole */
+    struct pull_range *ranges, *padded; /* what is read: asked, or padded: with the rest of their segments */
+    uint8_t *scratch;                   /* n_scratch bytes: where that rest goes */
+    uint64_t n_scratch;
+    uint32_t n_asked, n_ranges, range;
     uint64_t range_at, total, unposted, flying;
     uint32_t n_reads, reads_made;
     uint64_t piece_sum;
@@ -165,7 +173,7 @@ struct read {
     struct fetch *fetch;
     uint64_t id, offset, length, at;
     uint16_t member;
-    bool cancelled;
+    bool cancelled, scratch; /* at: of the fetch's scratch */
     uint64_t lease, generation;
 };
 
@@ -228,6 +236,7 @@ struct puller {
     struct list fetches, asks, grants, sources, outs, dead_requests, dead_fetches, turning, floors_by_time;
     struct member *members;
     uint64_t n_keys, n_seeks, flying, n_timers;
+    uint64_t scratch;                  /* bytes of all fetches */
     struct floor_bucket *floor_bucket; /* max_floors of them */
     uint32_t sample_turn;
     struct pull_command command;
@@ -305,6 +314,7 @@ void fetch_again(struct puller *p, struct fetch *f);            /* PAUSE is over
 void fetch_located(struct puller *p, struct fetch *f, struct reader_lease *l);
 void fetch_named(struct puller *p, struct fetch *f); /* a location is known, the fetch is held */
 void fetch_unlocated(struct puller *p, struct fetch *f, int status);
+void fetch_watched(struct puller *p, const struct pull_event *ev);
 void fetch_stop(struct puller *p, struct fetch *f, enum fetch_after after, int status);
 void fetch_stale(struct puller *p, struct fetch *f);
 void fetch_fault(struct puller *p, struct fetch *f, int worst);
@@ -328,10 +338,15 @@ int64_t read_estimate(const struct puller *p, uint64_t bytes);
 int64_t read_first_estimate(const struct puller *p, uint64_t bytes); /* of a transfer that may be renewed */
 
 /* ---- pull_prove.c ---- */
-bool prove_ranges(const struct fetch *f); /* what the ranges cover can be hashed and compared */
+bool prove_ranges(const struct fetch *f);                   /* what the ranges cover can be hashed and compared */
+bool prove_wanted(struct puller *p, const struct fetch *f); /* by those who wait now; a sample is drawn */
 void prove_begin(struct puller *p, struct fetch *f);
 void prove_hashed(struct puller *p, const struct pull_event *ev);
 void prove_stated(struct puller *p, struct fetch *f, int status, uint64_t generation);
+
+/* ---- pull_pad.c ---- */
+bool pad_ranges(struct puller *p, struct fetch *f); /* so that they can be proved; false: as they were */
+void pad_drop(struct puller *p, struct fetch *f);   /* nothing reads into scratch any more */
 
 /* ---- pull_floor.c ---- */
 struct object_version floor_get(struct puller *p, const struct keybox *k);

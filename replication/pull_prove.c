@@ -4,8 +4,6 @@
 #include <errno.h>
 #include <xxhash.h>
 
-#define PARTS_MAX 4096u
-
 /* The ranges, in the caller's order, are the whole object from its first byte to its last. */
 static bool covers_all(const struct fetch *f)
 {
@@ -23,9 +21,6 @@ static bool covers_all(const struct fetch *f)
 static bool covers_segments(const struct fetch *f)
 {
     const struct lease_terms *t = &f->lease->terms;
-    if (t->n_sums == 0) {
-        return false;
-    }
     uint64_t mask = (UINT64_C(1) << t->segment_log2) - 1, at = 0, parts = 0;
     for (uint32_t i = 0; i < f->n_ranges; i++) {
         const struct pull_range *r = &f->ranges[i];
@@ -42,9 +37,25 @@ static bool covers_segments(const struct fetch *f)
     return ((at & mask) == 0 || at == t->size) && parts <= PARTS_MAX;
 }
 
+/* The checksum of an object with segments is that of their list: it proves no payload by itself. */
 bool prove_ranges(const struct fetch *f)
 {
-    return covers_all(f) || covers_segments(f);
+    return f->lease->terms.n_sums ? covers_segments(f) : covers_all(f);
+}
+
+/* Each request's own share counts, also where several wait for one transfer. Where a completion proves nothing by
+ * itself, everything is verified: "lease only" is refused there. */
+bool prove_wanted(struct puller *p, const struct fetch *f)
+{
+    if (p->config.unsafe & UNSAFE_NO_VERIFY) {
+        return false;
+    }
+    bool want = !p->members[f->lease->member].proven;
+    for (struct list *n = f->items.next; n != &f->items; n = n->next) {
+        const struct request *r = CONTAINER(n, struct item, node)->request;
+        want = want || (r->flags & PULL_VERIFY) || (r->sample && p->sample_turn++ % r->sample == 0);
+    }
+    return want;
 }
 
 static void accept(struct puller *p, struct fetch *f, bool verified)
@@ -77,7 +88,9 @@ static void judge(struct puller *p, struct fetch *f, bool match)
 
 static void add_part(struct fetch *f, uint64_t at, uint64_t length, bool last)
 {
-    f->parts[f->n_parts++] = (struct pull_part){.at = f->target.at + at, .length = length, .last = last};
+    bool scratch = at & RANGE_SCRATCH;
+    f->parts[f->n_parts++] = (struct pull_part){
+        .at = scratch ? at & ~RANGE_SCRATCH : f->target.at + at, .length = length, .last = last, .scratch = scratch};
 }
 
 static void plan_segments(struct fetch *f)
@@ -110,10 +123,19 @@ static void plan_whole(struct fetch *f)
     f->expect[f->n_sums++] = f->record.checksum;
 }
 
+static uint64_t parts_needed(const struct fetch *f)
+{
+    const struct lease_terms *t = &f->lease->terms;
+    uint64_t parts = f->n_ranges;
+    for (uint32_t i = 0; t->n_sums && i < f->n_ranges; i++) {
+        parts += (f->ranges[i].length >> t->segment_log2) + 2;
+    }
+    return parts;
+}
+
 static bool plan(struct fetch *f)
 {
-    bool all = covers_all(f);
-    uint64_t room = all ? f->n_ranges : PARTS_MAX;
+    uint64_t room = parts_needed(f);
     free(f->parts);
     free(f->expect);
     f->parts = malloc(room * sizeof *f->parts);
@@ -122,37 +144,22 @@ static bool plan(struct fetch *f)
     if (!f->parts || !f->expect) {
         return false;
     }
-    if (all) {
-        plan_whole(f);
-    } else {
+    if (f->lease->terms.n_sums) {
         plan_segments(f);
+    } else {
+        plan_whole(f);
     }
     return true;
-}
-
-/* Each request's own share counts, also where several wait for one transfer. Where a completion proves nothing by
- * itself, everything is verified: "lease only" is refused there. */
-static bool wants_proof(struct puller *p, const struct fetch *f)
-{
-    if (p->config.unsafe & UNSAFE_NO_VERIFY) {
-        return false;
-    }
-    bool want = !p->members[f->lease->member].proven;
-    for (struct list *n = f->items.next; n != &f->items; n = n->next) {
-        const struct request *r = CONTAINER(n, struct item, node)->request;
-        want = want || (r->flags & PULL_VERIFY) || (r->sample && p->sample_turn++ % r->sample == 0);
-    }
-    return want && f->verifiable;
 }
 
 void prove_begin(struct puller *p, struct fetch *f)
 {
     fetch_phase(p, f, PULL_PROOF);
-    if (!wants_proof(p, f)) {
+    if (!f->verifiable || !(f->padded || prove_wanted(p, f))) {
         accept(p, f, false);
     } else if (f->total == 0) {
         judge(p, f, f->record.size > 0 || f->record.checksum == XXH3_64bits("", 0));
-    } else if (f->has_piece_sum) {
+    } else if (f->has_piece_sum && f->lease->terms.n_sums == 0) {
         judge(p, f, f->piece_sum == f->record.checksum);
     } else if (!plan(f)) {
         fetch_stop(p, f, AFTER_END, -ENOMEM);

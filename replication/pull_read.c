@@ -193,7 +193,8 @@ static void post(struct puller *p, struct fetch *f, struct read *r, uint64_t len
     r->generation = f->lease->terms.generation;
     r->offset = g->offset + f->range_at;
     r->length = length;
-    r->at = f->target.at + g->to + f->range_at;
+    r->scratch = g->to & RANGE_SCRATCH;
+    r->at = (r->scratch ? g->to & ~RANGE_SCRATCH : f->target.at + g->to) + f->range_at;
     f->range_at += length;
     f->unposted -= length;
     f->flying += length;

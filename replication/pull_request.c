@@ -150,7 +150,7 @@ static int key_good(const struct pull_request *r, const struct pull_key *k)
     }
     for (uint32_t i = 0; i < k->n_ranges; i++) {
         const struct pull_range *g = &k->ranges[i];
-        if (g->length > OBJECT_MAX || g->offset > OBJECT_MAX || g->to > UINT64_MAX - g->length) {
+        if (g->length > OBJECT_MAX || g->offset > OBJECT_MAX || g->to >= RANGE_SCRATCH - g->length) {
             return -EINVAL;
         }
     }

@@ -7,8 +7,6 @@
 
 #include <errno.h>
 
-#define RPC_FORGET_NS (2 * LEASE_TTL_MAX_NS)
-
 static struct rpc *rpc_new(struct puller *p, enum pull_command_kind kind, uint16_t member, uint32_t n)
 {
     struct member *m = &p->members[member];
@@ -324,7 +322,7 @@ void rpc_timeout(struct puller *p, struct rpc *r)
         return;
     }
     r->abandoned = true;
-    timers_set(&p->timers, &r->timer, p->mono + RPC_FORGET_NS);
+    timers_set(&p->timers, &r->timer, p->mono + PULL_FORGET_NS);
 }
 
 void rpcs_lost(struct puller *p, uint16_t member)

@@ -81,8 +81,8 @@ static struct fetch *find_replica(struct puller *p, const struct keybox *key)
 
 static bool copy_ranges(struct fetch *f, const struct pull_key *k)
 {
-    f->ranges = &f->whole;
-    f->n_ranges = 1;
+    f->asked = f->ranges = &f->whole;
+    f->n_asked = f->n_ranges = 1;
     if (k->n_ranges == 0) {
         return true;
     }
@@ -91,8 +91,8 @@ static bool copy_ranges(struct fetch *f, const struct pull_key *k)
         return false;
     }
     memcpy(r, k->ranges, k->n_ranges * sizeof *r);
-    f->ranges = r;
-    f->n_ranges = k->n_ranges;
+    f->asked = f->ranges = r;
+    f->n_asked = f->n_ranges = k->n_ranges;
     return true;
 }
 

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #define EVENTS_MAX 64
+#define TURN_BYTES (1u << 20) /* moved in one turn, about */
 #define ROUNDS_MAX 4
 #define SECOND 1000000000LL
 #define WINDOW_MIN (64u << 10)
@@ -105,7 +106,6 @@ static void defaults(struct transport_config *c)
     c->sendfile_max = c->sendfile_max ? c->sendfile_max : 256u << 10;
     c->sendfile_queue = c->sendfile_queue ? c->sendfile_queue : 4;
     c->message_queue = c->message_queue ? c->message_queue : 1u << 20;
-    c->turn_bytes = c->turn_bytes ? c->turn_bytes : 1u << 20;
     c->connections = c->connections ? c->connections : 1024;
     c->unfinished = c->unfinished ? c->unfinished : 64;
     c->connect_timeout_ns = c->connect_timeout_ns ? c->connect_timeout_ns : 3 * SECOND;
@@ -333,7 +333,7 @@ static int tcp_turn(void *arg)
     int n = 0, result = 1;
     tcp_enter(ctx);
     ctx->in_turn = true;
-    for (int round = 0; round < ROUNDS_MAX && moved < ctx->config.turn_bytes; round++) {
+    for (int round = 0; round < ROUNDS_MAX && moved < TURN_BYTES; round++) {
         n = epoll_wait(ctx->epoll_fd, event, EVENTS_MAX, 0);
         if (n <= 0) {
             result = n == 0 || errno == EINTR ? 0 : -errno;

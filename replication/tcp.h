@@ -7,7 +7,7 @@
  * Payload is received by the kernel straight into the destination, so that memory which is gone gives an error and no
  * signal (rule 7), and is sent from the pool by send, or by sendfile (tcp_serve.c says when).
  *
- * Bounds for one peer: 512 requests and 512 serves at a time (48 + 112 bytes each, allocated when first used), one
+ * Bounds for one peer: 512 requests and 512 serves at a time (56 + 96 bytes a pair, allocated when first used), one
  * received message, the queue of messages, 16 KiB of input. Pieces that wait for the window are the caller's own
  * structures.
  *

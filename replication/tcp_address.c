@@ -1,9 +1,9 @@
 /* tcp_address.c: see tcp_address.h. */
 #include "replication/tcp_address.h"
 
+#include "replication/address.h"
 #include "replication/transport.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <ifaddrs.h>
 #include <net/if.h>
@@ -11,51 +11,18 @@
 #include <stdio.h>
 #include <string.h>
 
-struct split {
-    char host[TRANSPORT_ADDRESS_MAX], port[8];
-};
-
-static const char *without_scheme(const char *text)
+static int split(const char *text, struct address_text *out)
 {
-    return strncmp(text, "tcp://", 6) == 0 ? text + 6 : text;
+    bool other = strstr(text, "://") && strncmp(text, "tcp://", 6) != 0;
+    return other || address_split(text, out) < 0 || out->port < 0 ? -EINVAL : 0;
 }
 
-/* An IPv6 address has colons of its own: it stands in brackets. */
-static int split(const char *text, struct split *s)
-{
-    const char *at = without_scheme(text), *colon = strrchr(at, ':');
-    bool bracket = *at == '[';
-    const char *end = bracket ? strchr(at, ']') : colon;
-    at += bracket;
-    if (!colon || !end || end == at || (bracket && colon != end + 1) ||
-        (!bracket && memchr(at, ':', (size_t)(end - at)))) {
-        return -EINVAL;
-    }
-    size_t host = (size_t)(end - at), port = strlen(colon + 1);
-    if (host >= sizeof s->host || port < 1 || port > 5 || strspn(colon + 1, "0123456789") != port) {
-        return -EINVAL;
-    }
-    memcpy(s->host, at, host);
-    s->host[host] = '\0';
-    memcpy(s->port, colon + 1, port + 1);
-    return 0;
-}
-
-static unsigned port_of(const struct split *s)
-{
-    unsigned port = 0;
-    for (const char *at = s->port; *at; at++) {
-        port = port * 10 + (unsigned)(*at - '0');
-    }
-    return port;
-}
-
-static void set_port(union tcp_address *a, unsigned port)
+static void set_port(union tcp_address *a, uint16_t port)
 {
     if (a->any.sa_family == AF_INET) {
-        a->v4.sin_port = htons((uint16_t)port);
+        a->v4.sin_port = htons(port);
     } else {
-        a->v6.sin6_port = htons((uint16_t)port);
+        a->v6.sin6_port = htons(port);
     }
 }
 
@@ -93,7 +60,7 @@ static int of_interface(const char *name, union tcp_address *out)
     return found;
 }
 
-static int of_name(const struct split *s, enum tcp_use use, union tcp_address *out, const char **cause)
+static int of_name(const struct address_text *s, enum tcp_use use, union tcp_address *out, const char **cause)
 {
     struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICHOST}, *list;
     int e = getaddrinfo(s->host, NULL, &hints, &list);
@@ -111,7 +78,7 @@ static int of_name(const struct split *s, enum tcp_use use, union tcp_address *o
 }
 
 /* Names are asked for last: an interface's name would go to the resolver, and might wait there. */
-static int find(const struct split *s, enum tcp_use use, const char *text, union tcp_address *out, char *why,
+static int find(const struct address_text *s, enum tcp_use use, const char *text, union tcp_address *out, char *why,
                 size_t size)
 {
     bool listening = use == TCP_USE_LISTEN || use == TCP_USE_ANY;
@@ -134,14 +101,14 @@ static int find(const struct split *s, enum tcp_use use, const char *text, union
 
 int tcp_address_parse(const char *text, enum tcp_use use, union tcp_address *out, char *why, size_t why_size)
 {
-    struct split s;
+    struct address_text s;
     union tcp_address a;
     bool peer = use == TCP_USE_PEER || use == TCP_USE_DIGITS;
-    if (split(text, &s) < 0 || port_of(&s) > 65535) {
+    if (split(text, &s) < 0) {
         snprintf(why, why_size, "'%s' is not an address: it has to be HOST:PORT or [HOST]:PORT", text);
         return -EINVAL;
     }
-    if (peer && port_of(&s) == 0) {
+    if (peer && s.port == 0) {
         snprintf(why, why_size, "'%s' has no port that could be connected to", text);
         return -EINVAL;
     }
@@ -156,7 +123,7 @@ int tcp_address_parse(const char *text, enum tcp_use use, union tcp_address *out
                  text);
         return -EINVAL;
     }
-    set_port(&a, port_of(&s));
+    set_port(&a, (uint16_t)s.port);
     *out = a;
     return 0;
 }
@@ -166,9 +133,7 @@ bool tcp_address_is_any(const union tcp_address *a)
     if (a->any.sa_family == AF_INET) {
         return a->v4.sin_addr.s_addr == htonl(INADDR_ANY);
     }
-    const struct in6_addr *v6 = &a->v6.sin6_addr;
-    /* ::ffff:0.0.0.0 is the same thing in other words. */
-    return IN6_IS_ADDR_UNSPECIFIED(v6) || (IN6_IS_ADDR_V4MAPPED(v6) && v6->s6_addr32[3] == 0);
+    return address_any_v6(&a->v6.sin6_addr);
 }
 
 socklen_t tcp_address_size(const union tcp_address *a)

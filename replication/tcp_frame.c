@@ -2,8 +2,8 @@
 #include "replication/tcp_frame.h"
 
 #include "replication/transport.h"
+#include "store/little.h"
 
-#include <endian.h>
 #include <errno.h>
 #include <string.h>
 
@@ -39,32 +39,6 @@ int greeting_decode(const uint8_t in[GREETING_BYTES], struct greeting *g)
 }
 
 /* ---- frames ---- */
-
-static void put32(uint8_t *at, uint32_t v)
-{
-    v = htole32(v);
-    memcpy(at, &v, sizeof v);
-}
-
-static void put64(uint8_t *at, uint64_t v)
-{
-    v = htole64(v);
-    memcpy(at, &v, sizeof v);
-}
-
-static uint32_t get32(const uint8_t *at)
-{
-    uint32_t v;
-    memcpy(&v, at, sizeof v);
-    return le32toh(v);
-}
-
-static uint64_t get64(const uint8_t *at)
-{
-    uint64_t v;
-    memcpy(&v, at, sizeof v);
-    return le64toh(v);
-}
 
 void frame_encode(uint8_t out[FRAME_BYTES], const struct frame *f)
 {

@@ -24,6 +24,7 @@ static uint32_t buffered(const struct tcp_lane *lane)
 static bool is_some(struct tcp_lane *lane, ssize_t n)
 {
     if (n > 0) {
+        lane->c->head.heard_ns = tcp_now();
         return true;
     }
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) {

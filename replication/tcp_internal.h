@@ -57,7 +57,7 @@ struct tcp_lane {
     uint32_t armed;           /* what epoll waits for */
     int64_t due;              /* of a stranger: closed then, CLOCK_MONOTONIC ns */
     bool incoming;
-    bool linked; /* among the strangers, or among those without an owner that are to be freed */
+    bool linked; /* by `link` among the strangers; a closed one hangs by it among the dead */
     TAILQ_ENTRY(tcp_lane) link;
 
     /* input */

@@ -8,8 +8,8 @@
  *
  * Three states of a transfer, never mixed up: posted (the destination belongs to the transport), completed (every
  * part's fate is known and the destination is quiet: the transport never writes there again), consumable (its lease
- * was good after the last completion, or its checksum is right). The transport knows the first two; the puller says
- * the third, and hands out bytes in no other.
+ * was good after the last completion, or its checksum is right). The transport knows the first two, in `state`; the
+ * third is the puller's to find out, and it hands out bytes in no other.
  *
  * Trust: nothing that a peer sends is believed. What does not fit the protocol ends the connection, with a cause.
  */
@@ -33,13 +33,13 @@ struct connection {
     void *user;                       /* the caller's own */
     char peer[TRANSPORT_ADDRESS_MAX]; /* HOST:PORT of the other end, in digits */
     bool incoming;                    /* the other end has connected to us */
+    int64_t heard_ns;                 /* CLOCK_MONOTONIC: it last sent anything, payload or message; 0: nothing yet */
 };
 
 enum transfer_state {
     TRANSFER_IDLE,
-    TRANSFER_POSTED,    /* the destination belongs to the transport */
-    TRANSFER_COMPLETED, /* every part's fate is known, nothing is written any more; the bytes are not yet proven */
-    TRANSFER_CONSUMABLE /* set by the puller: lease deadline or checksum checked after the last completion */
+    TRANSFER_POSTED,   /* the destination belongs to the transport */
+    TRANSFER_COMPLETED /* every part's fate is known, nothing is written any more; the bytes are not yet proven */
 };
 
 /* A one-sided read of `bytes` at `offset` of the peer's pool into `to`. The structure and the list are the caller's,
@@ -121,7 +121,6 @@ struct transport_config {
     uint32_t sendfile_queue; /* .. while at least so many transfers are being served on the connection: 4 */
     uint32_t socket_buffer;  /* bytes, SO_SNDBUF and SO_RCVBUF: the kernel's tuning */
     uint32_t message_queue;  /* bytes of messages that wait for one peer: 1 MiB */
-    uint32_t turn_bytes;     /* bytes moved in one turn, about: 1 MiB */
     uint32_t connections;    /* peers at most, in and out: 1,024 */
     uint32_t unfinished;     /* connections that have not said who they are: 64; the oldest makes room for a new one */
     int64_t connect_timeout_ns; /* from connect to connected, and from accept to accepted: 3 s */

@@ -21,7 +21,7 @@ static const struct op ops[WIRE_OPS] = {
     [WIRE_PING] = {"PING", WIRE_ONE_WAY, 0, 0, 0, 0},
     [WIRE_PONG] = {"PONG", WIRE_ONE_WAY, 0, 0, 0, 0},
     [WIRE_GOODBYE] = {"GOODBYE", WIRE_ONE_WAY, 0, 0, 0, 0},
-    [WIRE_LEASE] = {"LEASE", WIRE_REQUEST, WIRE_WAIT | WIRE_FRESH | WIRE_PREFIX, WIRE_LEASED, 1, WIRE_KEYS_MAX},
+    [WIRE_LEASE] = {"LEASE", WIRE_REQUEST, WIRE_WAIT | WIRE_PREFIX, WIRE_LEASED, 1, WIRE_KEYS_MAX},
     [WIRE_LEASED] = {"LEASED", WIRE_REPLY, 0, 0, 0, WIRE_KEYS_MAX},
     [WIRE_RENEW] = {"RENEW", WIRE_REQUEST, 0, WIRE_RENEWED, 1, WIRE_LEASES_MAX},
     [WIRE_RENEWED] = {"RENEWED", WIRE_REPLY, 0, 0, 0, WIRE_LEASES_MAX},
@@ -30,15 +30,12 @@ static const struct op ops[WIRE_OPS] = {
     [WIRE_STATE] = {"STATE", WIRE_REQUEST, 0, WIRE_STATED, 0, 0},
     [WIRE_STATED] = {"STATED", WIRE_REPLY, 0, 0, 0, 0},
     [WIRE_CORRUPT] = {"CORRUPT", WIRE_ONE_WAY, 0, 0, 0, 0},
+    [WIRE_SUMS] = {"SUMS", WIRE_REQUEST, 0, WIRE_SUMMED, 1, WIRE_KEYS_MAX},
+    [WIRE_SUMMED] = {"SUMMED", WIRE_REPLY, 0, 0, 1, WIRE_KEYS_MAX},
     [WIRE_ASK] = {"ASK", WIRE_REQUEST, WIRE_WANT | WIRE_PREFIX, WIRE_ANSWER, 1, WIRE_KEYS_MAX},
     [WIRE_ANSWER] = {"ANSWER", WIRE_REPLY, 0, 0, 0, WIRE_KEYS_MAX},
     [WIRE_PUBLISH] = {"PUBLISH", WIRE_REQUEST, WIRE_COMPLETE, WIRE_PUBLISHED, 0, WIRE_KEYS_MAX},
     [WIRE_PUBLISHED] = {"PUBLISHED", WIRE_REPLY, WIRE_COMPLETE, 0, 0, WIRE_KEYS_MAX},
-    [WIRE_READ] = {"READ", WIRE_REQUEST, 0, 0, 0, 0},
-    /* Frames of a READ: its id, but no status before the body. */
-    [WIRE_DATA] = {"DATA", WIRE_ONE_WAY, WIRE_LAST | WIRE_ERROR, 0, 0, 0},
-    [WIRE_CANCEL] = {"CANCEL", WIRE_ONE_WAY, 0, 0, 0, 0},
-    [WIRE_DONE] = {"DONE", WIRE_ONE_WAY, 0, 0, 0, 0},
 };
 
 bool wire_known(unsigned op)
@@ -71,18 +68,6 @@ const char *wire_fault_text(enum wire_fault fault)
     return (unsigned)fault < WIRE_FAULT_KINDS ? text[fault] : "?";
 }
 
-static void head_fields(struct wire_cursor *c, struct wire_head *h)
-{
-    wire_u32(c, &h->bytes);
-    wire_u16(c, &h->op);
-    wire_u16(c, &h->flags);
-    wire_u32(c, &h->count);
-    wire_zeros(c, 4);
-    wire_u64(c, &h->id);
-    wire_u64(c, &h->counter);
-    wire_u64(c, &h->time_left);
-}
-
 /* Of the head what is known before the items are. */
 static void check_kind(struct wire_cursor *c, const struct wire_head *h)
 {
@@ -90,11 +75,27 @@ static void check_kind(struct wire_cursor *c, const struct wire_head *h)
     wire_require(c, c->fault || !(h->flags & ~ops[h->op].flags), WIRE_FAULT_FLAG);
 }
 
+/* The checks stand between the fields: what is no message at all is to be called so, whatever else is wrong with it. */
+static void head_fields(struct wire_cursor *c, struct wire_head *h)
+{
+    bool reads = !c->out;
+    wire_u32(c, &h->bytes);
+    wire_require(c, !reads || (h->bytes >= WIRE_HEAD && h->bytes <= WIRE_MESSAGE_MAX), WIRE_FAULT_SIZE);
+    wire_u16(c, &h->op);
+    wire_u16(c, &h->flags);
+    if (!c->fault)
+        check_kind(c, h);
+    wire_u32(c, &h->count);
+    wire_zeros(c, 4);
+    wire_u64(c, &h->id);
+    wire_u64(c, &h->counter);
+    wire_u64(c, &h->time_left);
+}
+
 /* The id and the time, which an encoder may leave to wire_stamp. */
 static void check_stamp(struct wire_cursor *c, const struct wire_head *h)
 {
-    bool has_id = wire_class(h->op) != WIRE_ONE_WAY || h->op >= WIRE_READ;
-    wire_require(c, has_id == (h->id != 0), WIRE_FAULT_ID);
+    wire_require(c, (wire_class(h->op) != WIRE_ONE_WAY) == (h->id != 0), WIRE_FAULT_ID);
     wire_require(c, h->counter <= WIRE_COUNTER_MAX, WIRE_FAULT_COUNTER);
     uint64_t most = wire_class(h->op) == WIRE_REQUEST ? WIRE_NO_DEADLINE : 0;
     wire_require(c, h->time_left <= most, WIRE_FAULT_TIME);
@@ -131,7 +132,6 @@ int wire_begin(struct wire_writer *w, void *buffer, size_t room, const struct wi
     *w = (struct wire_writer){.base = buffer, .room = room < WIRE_MESSAGE_MAX ? room : WIRE_MESSAGE_MAX};
     struct wire_cursor c = {.out = buffer, .end = w->room};
     head_fields(&c, &copy.head);
-    check_kind(&c, &copy.head);
     if (!c.fault)
         status_and_body(&c, &copy);
     if (c.fault)
@@ -191,10 +191,8 @@ struct wire_head wire_peek(const void *message)
 
 static void check_head(struct wire_cursor *c, const struct wire_head *h, size_t n)
 {
-    wire_require(c, h->bytes >= WIRE_HEAD && h->bytes <= WIRE_MESSAGE_MAX, WIRE_FAULT_SIZE);
     wire_require(c, h->bytes <= n, WIRE_FAULT_SHORT);
     wire_require(c, h->bytes == n, WIRE_FAULT_LONG);
-    check_kind(c, h);
     if (!c->fault)
         check_stamp(c, h);
 }
@@ -217,9 +215,7 @@ int wire_open(struct wire_reader *r, struct wire_message *m, const void *data, s
     memset(&got, 0, sizeof got);
     struct wire_cursor c = {.in = data, .end = n};
     *r = (struct wire_reader){.data = data};
-    wire_need(data, n, WIRE_MESSAGE_MAX, &c.fault); /* what is no message at all should be called so */
-    if (!c.fault)
-        head_fields(&c, &got.head);
+    head_fields(&c, &got.head);
     if (!c.fault)
         check_head(&c, &got.head, n);
     if (!c.fault)
@@ -255,24 +251,4 @@ int wire_next(struct wire_reader *r, struct wire_item *item)
     r->left--;
     *item = got;
     return 1;
-}
-
-long wire_need(const void *data, size_t n, uint32_t limit, enum wire_fault *fault)
-{
-    struct wire_cursor c = {.in = data, .end = n < WIRE_HEAD ? n : WIRE_HEAD};
-    uint32_t bytes = 0;
-    uint16_t op = 0, flags = 0;
-    if (n >= 4) {
-        wire_u32(&c, &bytes);
-        wire_require(&c, bytes >= WIRE_HEAD && bytes <= limit && bytes <= WIRE_MESSAGE_MAX, WIRE_FAULT_SIZE);
-    }
-    if (n >= 8) {
-        wire_u16(&c, &op);
-        wire_u16(&c, &flags);
-        check_kind(&c, &(struct wire_head){.op = op, .flags = flags});
-    }
-    *fault = c.fault;
-    if (c.fault)
-        return -EBADMSG;
-    return n < WIRE_HEAD ? (long)WIRE_HEAD : (long)bytes;
 }

@@ -1,6 +1,9 @@
 /* wire.h: the messages between nodes, to the byte; the same over TCP and over SEND/RECV. docs/formats.md has the
  * tables.
  *
+ * A message is carried whole by its transport (transport.h; over TCP as a frame, tcp_frame.h), which also moves the
+ * objects' bytes: those are no messages.
+ *
  * A message is a head of WIRE_HEAD bytes, a body that its op fixes, and `count` items. Little-endian, byte by byte,
  * no padding: nothing depends on the host. What a peer sent is believed only after wire_open has walked the whole of
  * it: op, flags, counts, enums and ranges, reserved bytes 0, and lengths that add up to exactly the message. Times
@@ -21,25 +24,26 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define WIRE_MAGIC 0x31574854524542ULL     /* "BERTHW1" */
-#define WIRE_VERSION 1u                    /* the only one so far; HELLO, WELCOME and REFUSE are the same in all */
-#define WIRE_HEAD 40u                      /* bytes of the head */
-#define WIRE_MESSAGE_MAX (256u << 10)      /* bytes of a message; DATA's payload comes behind it and is not counted */
-#define WIRE_MESSAGE_MIN 4096u             /* what every node takes at least: the least that HELLO may say */
-#define WIRE_HELLO_MAX 512u                /* HELLO, WELCOME and REFUSE fit: the bound for a stream before it is up */
-#define WIRE_KEYS_MAX 256u                 /* keys of a request, items of its answer, entries of a publication */
-#define WIRE_LEASES_MAX 1024u              /* lease ids of a RENEW, RELEASE or RECALL */
-#define WIRE_OWNERS_MAX 8u                 /* owners named for a key */
-#define WIRE_MISSING_MAX 64u               /* members named as missing for a key */
-#define WIRE_NAME_MAX 63u                  /* bytes of a cluster's or a node's name */
-#define WIRE_ADDRESS_MAX 255u              /* bytes of an address */
-#define WIRE_SENTENCE_MAX 255u             /* bytes of a refusal's sentence */
-#define WIRE_TTL_MAX UINT64_C(30000000000) /* ns: rule 19's longest lease */
+#define WIRE_MAGIC 0x31574854524542ULL /* "BERTHW1" */
+#define WIRE_VERSION 1u                /* the only one so far; HELLO, WELCOME and REFUSE are the same in all */
+#define WIRE_HEAD 40u                  /* bytes of the head */
+#define WIRE_MESSAGE_MAX (256u << 10)  /* bytes of a message */
+#define WIRE_MESSAGE_MIN 4096u         /* what every node takes at least: the least that HELLO may say */
+#define WIRE_HELLO_MAX 512u            /* HELLO, WELCOME and REFUSE fit: the bound for a connection that is not up */
+#define WIRE_KEYS_MAX 256u             /* keys of a request, items of its answer, entries of a publication */
+#define WIRE_LEASES_MAX 1024u          /* lease ids of a RENEW, RELEASE or RECALL */
+#define WIRE_OWNERS_MAX 8u             /* owners named for a key */
+#define WIRE_MISSING_MAX 64u           /* members named as missing for a key */
+#define WIRE_NAME_MAX 63u              /* bytes of a cluster's or a node's name */
+#define WIRE_ADDRESS_MAX 255u          /* bytes of an address */
+#define WIRE_SENTENCE_MAX 255u         /* bytes of a refusal's sentence */
+#define WIRE_TTL_MAX UINT64_C(30000000000)     /* ns: rule 19's longest lease */
 #define WIRE_NO_DEADLINE ((uint64_t)INT64_MAX) /* time_left of a request that may take for ever */
 #define WIRE_COUNTER_MAX ((uint64_t)INT64_MAX) /* a version counter: the next one never wraps (rule 28) */
 #define WIRE_GENERATION_MAX ((UINT64_C(1) << 56) - 1)
 #define WIRE_OFFSET_MAX ((uint64_t)INT64_MAX) /* of any place in a pool, its end included */
 #define WIRE_SEGMENT_MAX 30u                  /* log2 of a segment's bytes */
+#define WIRE_SUMS_MAX 1024u                   /* segments of an object */
 #define WIRE_STATUS_MAX 8191                  /* a status is in -WIRE_STATUS_MAX..0 */
 #define WIRE_MEMBER_NONE UINT16_MAX           /* no member has this index */
 
@@ -59,35 +63,29 @@ enum wire_op {
     WIRE_STATE = 22,   /* reader to owner: what rule 21 asks */
     WIRE_STATED = 23,
     WIRE_CORRUPT = 24, /* reader to owner, one way */
-    WIRE_ASK = 32,     /* reader to home */
+    WIRE_SUMS = 25,    /* reader to owner: checksums of segments of what it has a lease on */
+    WIRE_SUMMED = 26,
+    WIRE_ASK = 32, /* reader to home */
     WIRE_ANSWER = 33,
     WIRE_PUBLISH = 34, /* owner to home */
     WIRE_PUBLISHED = 35,
-    /* The TCP transport's own; a connection's state machine never sees them. */
-    WIRE_READ = 48,
-    WIRE_DATA = 49,
-    WIRE_CANCEL = 50, /* stop sending; the DATA with LAST or ERROR still comes */
-    WIRE_DONE = 51,   /* the receiver has it all: the owner's slot is free of this transfer */
-    WIRE_OPS = 52
+    WIRE_OPS /* one more than the greatest */
 };
 
 /* Flags of the head; all others are refused. */
 enum wire_flags {
-    WIRE_CLIENT = 1,   /* HELLO: no member, only reads; has no address */
-    WIRE_WAIT = 1,     /* LEASE: wait until a key that is being written is sealed, within time_left */
-    WIRE_FRESH = 2,    /* LEASE: rule 27's FRESH */
-    WIRE_PREFIX = 4,   /* LEASE, ASK: the longest run from the first key; the answer has the run's items only, that of
+    WIRE_CLIENT = 1,  /* HELLO: no member, only reads; has no address */
+    WIRE_WAIT = 1,    /* LEASE: wait until a key that is being written is sealed, within time_left */
+    WIRE_PREFIX = 4,  /* LEASE, ASK: the longest run from the first key; the answer has the run's items only, that of
                           ASK the first one behind the run too */
-    WIRE_WANT = 1,     /* ASK: lease at once what the home owns itself */
-    WIRE_COMPLETE = 1, /* PUBLISH: with this the owner has published everything of this stream; PUBLISHED: the home has
+    WIRE_WANT = 1,    /* ASK: lease at once what the home owns itself */
+    WIRE_COMPLETE = 1 /* PUBLISH: with this the owner has published everything of this stream; PUBLISHED: the home has
                           set its mark */
-    WIRE_LAST = 1,     /* DATA: nothing follows for this READ */
-    WIRE_ERROR = 2     /* DATA: nothing follows because of `status`; no payload */
 };
 
 /* What an op is: what its id, time_left and status have to be. */
 enum wire_class {
-    WIRE_ONE_WAY, /* id 0; DATA, CANCEL and DONE have their READ's */
+    WIRE_ONE_WAY, /* id 0 */
     WIRE_REQUEST, /* id at least 1, time_left 0..WIRE_NO_DEADLINE */
     WIRE_REPLY    /* the request's id; body begins with a status, and if that is negative nothing follows */
 };
@@ -250,15 +248,6 @@ struct wire_message {
             struct berth_version version;
             struct key_ref key;
         } corrupt;
-        struct {
-            uint64_t lease, generation;
-            uint64_t offset, length; /* in the owner's pool; length 1..OBJECT_MAX */
-        } read;
-        struct {
-            uint64_t offset; /* of the payload from the READ's offset */
-            uint32_t length; /* bytes of payload behind the message, 0..OBJECT_MAX; 0 with ERROR */
-            int32_t status;  /* negative with ERROR, else 0 */
-        } data;
     };
 };
 
@@ -283,6 +272,15 @@ struct wire_item {
             uint32_t uses; /* pulls that it served */
         } release;         /* RELEASE */
         uint64_t recall;   /* RECALL: lease id */
+        struct {
+            uint32_t slot;
+            uint64_t generation;
+        } sums; /* SUMS */
+        struct {
+            int32_t status;   /* of this slot */
+            uint16_t n;       /* 1..WIRE_SUMS_MAX where the status is 0, else 0 */
+            const void *list; /* n XXH3-64 of 8 bytes, little-endian, in order; not aligned */
+        } summed;             /* SUMMED */
         struct wire_answer answer;
         struct wire_entry entry; /* PUBLISH */
         struct {
@@ -339,17 +337,12 @@ int wire_open(struct wire_reader *r, struct wire_message *m, const void *data, s
 /* The next item: 1; 0: there are no more. -EBADMSG only if the bytes changed after wire_open. */
 int wire_next(struct wire_reader *r, struct wire_item *item);
 
-/* What a stream that begins with these n bytes needs: WIRE_HEAD until the head is there, then the bytes of the whole
- * message, at most `limit` (WIRE_HELLO_MAX before the connection is up). -EBADMSG with *fault as soon as the bytes that
- * are there rule a message out. A DATA's payload comes on top: data.length of the decoded message. */
-long wire_need(const void *data, size_t n, uint32_t limit, enum wire_fault *fault);
-
 /* ---- about ops ---- */
 
 bool wire_known(unsigned op);
 const char *wire_name(unsigned op); /* "LEASE"; "?" */
 enum wire_class wire_class(unsigned op);
-unsigned wire_reply_of(unsigned op); /* of a request; 0 if it has none, as READ's DATA is not one */
+unsigned wire_reply_of(unsigned op); /* of a request; 0: it is none */
 const char *wire_fault_text(enum wire_fault fault);
 
 /* Whether the lease lies in a pool of so many bytes: what a reader checks before it posts. */

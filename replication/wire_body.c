@@ -108,29 +108,6 @@ static void corrupt(struct wire_cursor *c, struct wire_message *m)
     wire_key(c, &m->corrupt.key);
 }
 
-static void read_range(struct wire_cursor *c, struct wire_message *m)
-{
-    wire_id(c, &m->read.lease);
-    wire_u64(c, &m->read.generation);
-    wire_require(c, m->read.generation <= WIRE_GENERATION_MAX, WIRE_FAULT_GENERATION);
-    wire_u64(c, &m->read.offset);
-    wire_u64(c, &m->read.length);
-    wire_require(c, m->read.length >= 1 && m->read.length <= OBJECT_MAX, WIRE_FAULT_RANGE);
-    wire_require(c, m->read.offset <= WIRE_OFFSET_MAX - OBJECT_MAX, WIRE_FAULT_RANGE);
-}
-
-static void data(struct wire_cursor *c, struct wire_message *m)
-{
-    bool error = m->head.flags & WIRE_ERROR;
-    wire_u64(c, &m->data.offset);
-    wire_u32(c, &m->data.length);
-    wire_i32(c, &m->data.status);
-    wire_require(c, m->data.offset <= OBJECT_MAX && m->data.length <= OBJECT_MAX - m->data.offset, WIRE_FAULT_RANGE);
-    wire_require(c, !error || m->data.length == 0, WIRE_FAULT_RANGE);
-    wire_require(c, error ? m->data.status < 0 && m->data.status >= -WIRE_STATUS_MAX : m->data.status == 0,
-                 WIRE_FAULT_STATUS);
-}
-
 void wire_body(struct wire_cursor *c, struct wire_message *m)
 {
     switch (m->head.op) {
@@ -168,12 +145,6 @@ void wire_body(struct wire_cursor *c, struct wire_message *m)
         break;
     case WIRE_CORRUPT:
         corrupt(c, m);
-        break;
-    case WIRE_READ:
-        read_range(c, m);
-        break;
-    case WIRE_DATA:
-        data(c, m);
         break;
     default: /* head and items only */
         break;

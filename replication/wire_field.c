@@ -1,7 +1,8 @@
 /* wire_field.c: the cursor that both directions of the codec share, and the parts that recur. */
 #include "replication/wire_field.h"
 
-#include <endian.h>
+#include "store/little.h"
+
 #include <string.h>
 
 /* Room or bytes for n more? */
@@ -37,23 +38,26 @@ void wire_u8(struct wire_cursor *c, uint8_t *v)
 
 void wire_u16(struct wire_cursor *c, uint16_t *v)
 {
-    uint16_t le = htole16(*v);
-    wire_bytes(c, &le, sizeof le);
-    *v = le16toh(le);
+    uint8_t bytes[sizeof *v];
+    put16(bytes, *v);
+    wire_bytes(c, bytes, sizeof bytes);
+    *v = get16(bytes);
 }
 
 void wire_u32(struct wire_cursor *c, uint32_t *v)
 {
-    uint32_t le = htole32(*v);
-    wire_bytes(c, &le, sizeof le);
-    *v = le32toh(le);
+    uint8_t bytes[sizeof *v];
+    put32(bytes, *v);
+    wire_bytes(c, bytes, sizeof bytes);
+    *v = get32(bytes);
 }
 
 void wire_u64(struct wire_cursor *c, uint64_t *v)
 {
-    uint64_t le = htole64(*v);
-    wire_bytes(c, &le, sizeof le);
-    *v = le64toh(le);
+    uint8_t bytes[sizeof *v];
+    put64(bytes, *v);
+    wire_bytes(c, bytes, sizeof bytes);
+    *v = get64(bytes);
 }
 
 void wire_i32(struct wire_cursor *c, int32_t *v)

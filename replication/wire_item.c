@@ -54,6 +54,27 @@ static void release(struct wire_cursor *c, struct wire_item *i)
     wire_zeros(c, 4);
 }
 
+static void sums(struct wire_cursor *c, struct wire_item *i)
+{
+    wire_u32(c, &i->sums.slot);
+    wire_zeros(c, 4);
+    wire_u64(c, &i->sums.generation);
+    wire_require(c, i->sums.slot != SLOT_NONE, WIRE_FAULT_SLOT);
+    wire_require(c, i->sums.generation <= WIRE_GENERATION_MAX, WIRE_FAULT_GENERATION);
+}
+
+static void summed(struct wire_cursor *c, struct wire_item *i)
+{
+    wire_i32(c, &i->summed.status);
+    wire_u16(c, &i->summed.n);
+    wire_zeros(c, 2);
+    bool ok = i->summed.status == 0;
+    wire_require(c, i->summed.status <= 0 && i->summed.status >= -WIRE_STATUS_MAX, WIRE_FAULT_STATUS);
+    wire_require(c, ok ? i->summed.n >= 1 && i->summed.n <= WIRE_SUMS_MAX : i->summed.n == 0, WIRE_FAULT_COUNT);
+    if (!c->fault && ok)
+        wire_span(c, &i->summed.list, i->summed.n * sizeof(uint64_t));
+}
+
 /* Kind, its flags, and how many members it may name. */
 static void answer_head(struct wire_cursor *c, struct wire_answer *a)
 {
@@ -159,6 +180,12 @@ void wire_item(struct wire_cursor *c, unsigned op, struct wire_item *item)
         break;
     case WIRE_RECALL:
         wire_id(c, &item->recall);
+        break;
+    case WIRE_SUMS:
+        sums(c, item);
+        break;
+    case WIRE_SUMMED:
+        summed(c, item);
         break;
     case WIRE_ANSWER:
         answer(c, &item->answer);

@@ -2,11 +2,13 @@
 #include "store/pull.h"
 
 #include "store/await.h"
+#include "store/read.h"
 
 #include <errno.h>
 #include <string.h>
 
-#define LOOK_NS INT64_C(100000000) /* between two questions to peers for a key that nobody has yet */
+#define LOOK_NS INT64_C(2000000)       /* between two questions to peers for a key that nobody has yet: doubled .. */
+#define LOOK_MAX_NS INT64_C(100000000) /* .. up to here */
 
 static uint32_t padded(uint32_t n)
 {
@@ -63,21 +65,72 @@ struct call *pull_build(struct berth *b, const struct berth_key *keys, const uin
     return c;
 }
 
-struct call *pull_build_into(struct berth *b, const struct berth_key *key, void *buffer, size_t size, unsigned flags,
-                             int64_t deadline)
+/* Ranges lie in one place together: from the lowest address to the highest end. */
+static void ranges_span(const struct berth_range *r, size_t n, uintptr_t *low, uintptr_t *high)
 {
-    static uint8_t nothing; /* an address for 0 bytes */
-    struct call *c = begin(b, (uint32_t)(sizeof(struct msg_pull) + sizeof(struct msg_pull_key)) + padded(key->size),
-                           flags, false, deadline);
+    *low = UINTPTR_MAX;
+    *high = 0;
+    for (size_t i = 0; i < n; i++) {
+        uintptr_t at = (uintptr_t)r[i].data;
+        if (r[i].size && at < *low) {
+            *low = at;
+        }
+        if (r[i].size && at + r[i].size > *high) {
+            *high = at + r[i].size;
+        }
+    }
+    *low = *low < *high ? *low : *high;
+}
+
+bool pull_out_place(struct berth *b, const struct pull_out *o, struct pull_place *out)
+{
+    uintptr_t low, high;
+    if (!o->ranges) {
+        return pull_place(b, o->buffer, o->size, out);
+    }
+    for (size_t i = 0; i < o->n; i++) {
+        if (o->ranges[i].offset > OBJECT_MAX || o->ranges[i].size > OBJECT_MAX) {
+            return false; /* the object says what is wrong with it */
+        }
+    }
+    ranges_span(o->ranges, o->n, &low, &high);
+    return o->n <= MSG_PULL_RANGES && high - low <= MSG_PULL_PLACE_MAX / 2 &&
+           pull_place(b, high ? (const void *)low : NULL, high - low, out);
+}
+
+static void add_ranges(struct msg_pull_key *k, const struct pull_out *o, uint64_t to)
+{
+    struct msg_pull_range *r = (struct msg_pull_range *)(uintptr_t)msg_pull_ranges(k);
+    uintptr_t low, high;
+    ranges_span(o->ranges, o->n, &low, &high);
+    for (size_t i = 0; i < o->n; i++) {
+        uint64_t at = o->ranges[i].size ? to + ((uintptr_t)o->ranges[i].data - low) : 0;
+        r[i] = (struct msg_pull_range){.offset = o->ranges[i].offset, .length = o->ranges[i].size, .to = at};
+    }
+}
+
+struct call *pull_build_into(struct berth *b, const struct berth_key *key, const struct pull_out *o,
+                             const struct pull_place *place, unsigned flags, int64_t deadline)
+{
+    size_t bytes = sizeof(struct msg_pull) + sizeof(struct msg_pull_key) + padded(key->size) +
+                   (o->ranges ? o->n * sizeof(struct msg_pull_range) : 0);
+    struct call *c = begin(b, (uint32_t)bytes, flags, false, deadline);
     if (!c) {
         return NULL;
     }
     struct msg_pull *m = (struct msg_pull *)c->message;
+    struct msg_pull_key *k = (struct msg_pull_key *)(m + 1);
     m->count = 1;
-    m->kind = MSG_PULL_BUFFER;
-    m->buffer = (uint64_t)(uintptr_t)(buffer ? buffer : &nothing);
-    add_key((uint8_t *)(m + 1), key, size < OBJECT_MAX ? size : OBJECT_MAX);
-    c->limit = INT64_MAX;
+    m->kind = (uint16_t)place->kind;
+    m->buffer = place->buffer;
+    add_key((uint8_t *)k, key, o->ranges ? 0 : o->size < OBJECT_MAX ? o->size : OBJECT_MAX);
+    if (o->ranges) {
+        k->n_ranges = (uint16_t)o->n;
+        add_ranges(k, o, place->to);
+    } else {
+        k->to = place->to;
+    }
+    c->limit = place->kind == MSG_PULL_BUFFER ? INT64_MAX : c->limit;
     return c;
 }
 
@@ -123,24 +176,32 @@ int pull_keys(struct berth *b, const struct berth_key *keys, const uint32_t *ind
     return run(b, c, *taken, pulled);
 }
 
+int pull_pause(struct berth *b, const struct berth_key *key, unsigned turn, int64_t deadline)
+{
+    uint8_t state = WAIT_OPEN;
+    uint32_t taken = 1;
+    int64_t ns = LOOK_NS << (turn < 16 ? turn : 16), look = berth_deadline(ns < LOOK_MAX_NS ? ns : LOOK_MAX_NS);
+    if (await_over(deadline)) {
+        return -ETIMEDOUT;
+    }
+    int rc = await_keys(b, key, NULL, 1, 0, look < deadline ? look : deadline, &state, &taken);
+    return rc ? rc : state == WAIT_ABORTED || state == WAIT_DIED ? await_error(state) : 0;
+}
+
+/* The node waits, for peers and for what is put here. Where it does not, because it has no peers, it is waited here. */
 int pull_key(struct berth *b, const struct berth_key *key, unsigned flags, int64_t deadline)
 {
-    for (;;) {
+    for (unsigned turn = 0;; turn++) {
         struct msg_pulled pulled;
         uint32_t taken = 1;
-        uint8_t state = WAIT_OPEN;
-        int rc = pull_keys(b, key, NULL, 1, flags & ~(unsigned)BERTH_WAIT, false, deadline, &pulled, &taken);
+        int rc = pull_keys(b, key, NULL, 1, flags, false, deadline, &pulled, &taken);
         rc = rc ? rc : pulled.status;
         if (rc != -ENOENT || !(flags & BERTH_WAIT)) {
             return rc < 0 ? rc : 0;
         }
-        int64_t look = berth_deadline(LOOK_NS);
-        rc = await_keys(b, key, NULL, 1, 0, look < deadline ? look : deadline, &state, &taken);
-        if (rc || state == WAIT_READY) {
+        rc = pull_pause(b, key, turn, deadline);
+        if (rc || read_there(b, thread_self(), key)) {
             return rc;
-        }
-        if (await_over(deadline)) {
-            return -ETIMEDOUT;
         }
     }
 }
@@ -154,20 +215,51 @@ long pull_too_large(uint64_t object, size_t size)
     return -ENOSPC;
 }
 
-long pull_into(struct berth *b, const struct berth_key *key, void *buffer, size_t size, unsigned flags,
-               int64_t deadline)
+int pull_check_bounds(uint64_t size, const struct berth_range *ranges, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        const struct berth_range *r = &ranges[i];
+        if (r->offset > size || r->size > size - r->offset) {
+            uint64_t figure[4] = {size, i, r->offset, r->size};
+            berth_fail(-ERANGE, "range %zu, %llu bytes from %llu on, goes beyond the object's %llu", i,
+                       (unsigned long long)r->size, (unsigned long long)r->offset, (unsigned long long)size);
+            berth_fail_figures(figure);
+            return -ERANGE;
+        }
+    }
+    return 0;
+}
+
+long pull_into_result(const struct pull_out *o, int rc, const struct msg_pulled *pulled)
+{
+    if (rc == -EBADF || rc == -EOPNOTSUPP) { /* a buffer that is registered no more; ranges that prove nothing */
+        return PULL_NOT_SO;
+    }
+    if (rc) {
+        return rc == BERTH_KEPT ? PULL_IS_HERE : rc;
+    }
+    long bytes = o->ranges ? 0 : (long)pulled->size;
+    for (size_t i = 0; o->ranges && i < o->n; i++) {
+        bytes += (long)o->ranges[i].size;
+    }
+    return bytes;
+}
+
+long pull_into(struct berth *b, const struct berth_key *key, const struct pull_out *o, const struct pull_place *place,
+               unsigned flags, int64_t deadline)
 {
     struct msg_pulled pulled = {0};
     if (deadline <= BERTH_NOW) {
         return berth_fail_plain(-ETIMEDOUT);
     }
-    int rc = run(b, pull_build_into(b, key, buffer, size, flags, deadline), 1, &pulled);
+    int rc = run(b, pull_build_into(b, key, o, place, flags, deadline), 1, &pulled);
     rc = rc ? rc : pulled.status;
     if (rc == -ENOSPC) {
-        return pull_too_large(pulled.size, size);
+        return pull_too_large(pulled.size, o->size);
     }
-    if (rc < 0) {
-        return berth_fail_plain(rc);
+    if (rc == -ERANGE && pull_check_bounds(pulled.size, o->ranges, o->n)) {
+        return rc;
     }
-    return rc == BERTH_KEPT ? PULL_IS_HERE : (long)pulled.size;
+    long result = pull_into_result(o, rc, &pulled);
+    return result < 0 && result > PULL_IS_HERE ? berth_fail_plain((int)result) : result;
 }

@@ -22,35 +22,74 @@ static long copy_out(struct berth *b, struct client_thread *t, const struct bert
     return n <= size ? (long)n : pull_too_large(n, size);
 }
 
-/* Where the node is in this process its transport writes into the caller's memory, and no slot is needed. */
-static long pull_out(struct berth *b, struct client_thread *t, const struct berth_key *key, void *buffer, size_t size,
-                     unsigned flags, int64_t deadline)
+struct reading {
+    struct pull_out out;
+    const struct berth_key *key;
+    unsigned flags;
+    int64_t deadline;
+};
+
+static long copy_ranges(struct berth *b, struct client_thread *t, const struct reading *r, unsigned flags);
+
+static long copy_any(struct berth *b, struct client_thread *t, const struct reading *r, unsigned flags)
 {
-    unsigned local = flags & ~PULL_READ_FLAGS;
-    long rc = -ENOENT;
-    bool look = !(flags & BERTH_FRESH);
-    for (unsigned i = 0; i < PULL_TRIES; i++) {
-        rc = look ? copy_out(b, t, key, buffer, size, local, deadline) : -ENOENT;
-        rc = rc == -ENOENT ? pull_into(b, key, buffer, size, flags, deadline) : rc;
-        if (rc != PULL_IS_HERE) {
+    return r->out.ranges ? copy_ranges(b, t, r, flags)
+                         : copy_out(b, t, r->key, r->out.buffer, r->out.size, flags, r->deadline);
+}
+
+/* A registration that an attachment took with it has been made again. */
+static bool placed_again(struct berth *b, const struct reading *r, struct pull_place *place)
+{
+    uint64_t before = place->attachment;
+    return place->kind == MSG_PULL_REGISTERED && pull_out_place(b, &r->out, place) && place->attachment != before;
+}
+
+/* Where the node can write into this memory no slot is needed, and nothing is copied. */
+static long pull_out(struct berth *b, struct client_thread *t, const struct reading *r, struct pull_place *place)
+{
+    unsigned local = r->flags & ~(PULL_READ_FLAGS | (unsigned)BERTH_WAIT), turn = 0;
+    bool look = !(r->flags & BERTH_FRESH);
+    for (unsigned tries = 0; tries < PULL_TRIES;) {
+        long rc = look ? copy_any(b, t, r, local) : -ENOENT;
+        look = true;
+        rc = rc == -ENOENT ? pull_into(b, r->key, &r->out, place, r->flags, r->deadline) : rc;
+        if (rc == PULL_NOT_SO && !placed_again(b, r, place)) {
+            return copy_any(b, t, r, r->flags);
+        }
+        if (rc == PULL_NOT_SO) {
+            tries++;
+            continue;
+        }
+        if (rc == PULL_IS_HERE) {
+            tries++;
+            continue;
+        }
+        if (rc != -ENOENT || !(r->flags & BERTH_WAIT)) {
             return rc;
         }
-        look = true;
+        int why = pull_pause(b, r->key, turn++, r->deadline); /* without peers the node does not wait */
+        if (why) {
+            return berth_fail_plain(why);
+        }
     }
     return berth_fail_plain(BERTH_ENOTNOW);
+}
+
+static long read_out(struct berth *b, const struct reading *r)
+{
+    struct client_thread *t = thread_self();
+    struct pull_place place;
+    if ((r->flags & BERTH_PEERS) && pull_out_place(b, &r->out, &place)) {
+        return pull_out(b, t, r, &place);
+    }
+    return copy_any(b, t, r, r->flags);
 }
 
 long berth_get_into(struct berth *b, struct berth_key key, void *buffer, size_t size, unsigned flags, int64_t deadline)
 {
     int rc = read_check_get(b, &key, buffer ? buffer : size ? NULL : "", flags);
-    if (rc) {
-        return rc;
-    }
-    struct client_thread *t = thread_self();
-    if ((flags & (BERTH_PEERS | BERTH_WAIT)) == BERTH_PEERS && pull_direct(b)) {
-        return pull_out(b, t, &key, buffer, size, flags, deadline);
-    }
-    return copy_out(b, t, &key, buffer, size, flags, deadline);
+    struct reading r = {.out = {.buffer = buffer, .size = size}, .key = &key, .flags = flags, .deadline = deadline};
+    return rc ? rc : read_out(b, &r);
 }
 
 /* ---- ranges ---- */
@@ -64,22 +103,6 @@ static int check_ranges(const struct berth_range *ranges, size_t n)
         if (ranges[i].size && !ranges[i].data) {
             return berth_fail(-EINVAL, "range %zu has %llu bytes, but no place for them", i,
                               (unsigned long long)ranges[i].size);
-        }
-    }
-    return 0;
-}
-
-/* Whether all of them lie in the object. Their sum can't overflow: each is at most an object. */
-static int check_bounds(const struct slot_header *h, const struct berth_range *ranges, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        const struct berth_range *r = &ranges[i];
-        if (r->offset > h->size || r->size > h->size - r->offset) {
-            uint64_t figure[4] = {h->size, i, r->offset, r->size};
-            berth_fail(-ERANGE, "range %zu, %llu bytes from %llu on, goes beyond the object's %u", i,
-                       (unsigned long long)r->size, (unsigned long long)r->offset, h->size);
-            berth_fail_figures(figure);
-            return -ERANGE;
         }
     }
     return 0;
@@ -109,7 +132,7 @@ static int accept(struct berth *b, struct client_thread *t, const struct slot_he
                   const struct berth_range *ranges, size_t n, unsigned flags)
 {
     struct read_segments touched;
-    int rc = check_bounds(h, ranges, n);
+    int rc = pull_check_bounds(h->size, ranges, n); /* their sum can't overflow then: each is at most an object */
     if (rc || !(flags & BERTH_VERIFY) || !touch_segments(h, ranges, n, &touched) || read_whole(b, h, &touched)) {
         return rc;
     }
@@ -117,24 +140,18 @@ static int accept(struct berth *b, struct client_thread *t, const struct slot_he
     return berth_fail_plain(BERTH_ECORRUPT);
 }
 
-long berth_get_range(struct berth *b, struct berth_key key, const struct berth_range *ranges, size_t n, unsigned flags,
-                     int64_t deadline)
+static long copy_ranges(struct berth *b, struct client_thread *t, const struct reading *r, unsigned flags)
 {
+    const struct berth_range *ranges = r->out.ranges;
     struct found f;
-    int rc = read_check_get(b, &key, "", flags);
-    rc = rc ? rc : check_ranges(ranges, n);
-    if (rc) {
-        return rc;
-    }
-    struct client_thread *t = thread_self();
-    rc = read_pin(b, t, &key, flags & ~(unsigned)BERTH_VERIFY, deadline, &f);
+    int rc = read_pin(b, t, r->key, flags & ~(unsigned)BERTH_VERIFY, r->deadline, &f);
     if (rc) {
         return rc;
     }
     const struct slot_header *h = find_header(&b->lookup, f.slot);
     long copied = 0;
-    rc = accept(b, t, h, ranges, n, flags);
-    for (size_t i = 0; rc == 0 && i < n; i++) {
+    rc = accept(b, t, h, ranges, r->out.n, flags);
+    for (size_t i = 0; rc == 0 && i < r->out.n; i++) {
         if (ranges[i].size) {
             memcpy(ranges[i].data, read_payload(b, h) + ranges[i].offset, ranges[i].size);
             copied += (long)ranges[i].size;
@@ -142,4 +159,13 @@ long berth_get_range(struct berth *b, struct berth_key key, const struct berth_r
     }
     pin_drop(b, t, f.entry);
     return rc ? rc : copied;
+}
+
+long berth_get_range(struct berth *b, struct berth_key key, const struct berth_range *ranges, size_t n, unsigned flags,
+                     int64_t deadline)
+{
+    int rc = read_check_get(b, &key, "", flags);
+    rc = rc ? rc : check_ranges(ranges, n);
+    struct reading r = {.out = {.ranges = ranges, .n = n}, .key = &key, .flags = flags, .deadline = deadline};
+    return rc ? rc : read_out(b, &r);
 }

@@ -87,32 +87,56 @@ static int put_once(struct berth *b, const struct berth_key *key, const void *da
     return rc < 0 ? client_fail_reply(b, &r) : rc;
 }
 
+/* After a put or seal that returned rc: until the homes have it. */
+static int published(struct berth *b, const struct berth_key *key, const struct berth_draft *d, size_t n,
+                     int64_t deadline, int rc)
+{
+    bool asked;
+    struct call_result r;
+    struct call *c = build_published(key, d, n, &asked);
+    if (!asked) {
+        return rc;
+    }
+    if (c) {
+        call_deadline(b, c, deadline);
+    }
+    rc = build_take_published(c ? call_run(b, c, &r, NULL, NULL) : -ENOMEM, rc);
+    return rc < 0 ? berth_fail_plain(rc) : rc;
+}
+
+static int put_any(struct berth *b, const struct berth_key *key, const void *data, size_t size,
+                   const struct berth_put_opts *opts)
+{
+    int rc = BERTH_ESTALE;
+    if (kept_already(b, key)) {
+        return BERTH_KEPT;
+    }
+    for (unsigned i = 0; i < PUT_TRIES && rc == BERTH_ESTALE; i++) {
+        rc = put_once(b, key, data, size, opts);
+    }
+    return rc;
+}
+
 int berth_put(struct berth *b, struct berth_key key, const void *data, size_t size, const struct berth_put_opts *opts)
 {
-    int rc = build_check_put(b, &key, size, opts, 0);
+    int rc = build_check_put(b, &key, size, opts, BERTH_PUBLISHED);
     if (rc) {
         return rc;
     }
     if (size && !data) {
         return berth_fail(-EINVAL, "%zu bytes of no data: give a pointer", size);
     }
-    if (kept_already(b, &key)) {
-        return BERTH_KEPT;
-    }
-    for (unsigned i = 0; i < PUT_TRIES; i++) {
-        rc = put_once(b, &key, data, size, opts);
-        if (rc != BERTH_ESTALE) {
-            break;
-        }
-    }
-    return rc;
+    rc = put_any(b, &key, data, size, opts);
+    bool wait = rc >= 0 && opts && (opts->flags & BERTH_PUBLISHED);
+    return wait ? published(b, &key, NULL, 0, opts->deadline, rc) : rc;
 }
 
 /* One CREATE; what lies at hand for other sizes goes back before the pool is called full. */
 static int create_once(struct berth *b, const struct berth_key *key, size_t size, const struct berth_put_opts *opts,
                        struct berth_draft *d)
 {
-    struct created created = {.draft = d, .size = size, .segment = opts ? opts->segment : 0};
+    struct created created = {
+        .draft = d, .size = size, .segment = opts ? opts->segment : 0, .flags = opts ? opts->flags : 0};
     struct call_result r = {0};
     for (bool again = false;; again = true) {
         struct call *c = build_create(b, key, size, opts);
@@ -135,7 +159,7 @@ static int create_once(struct berth *b, const struct berth_key *key, size_t size
 int berth_create(struct berth *b, struct berth_key key, size_t size, const struct berth_put_opts *opts,
                  struct berth_draft *d)
 {
-    int rc = build_check_put(b, &key, size, opts, BERTH_JOIN);
+    int rc = build_check_put(b, &key, size, opts, BERTH_JOIN | BERTH_PUBLISHED);
     if (rc) {
         return rc;
     }
@@ -179,7 +203,7 @@ int berth_seal(struct berth *b, struct berth_draft *d, size_t n)
         return berth_fail_plain(-ENOMEM);
     }
     rc = call_run(b, c, &r, build_take_sealed, &sealed);
-    return rc < 0 ? client_fail_reply(b, &r) : rc;
+    return rc < 0 ? client_fail_reply(b, &r) : published(b, NULL, d, n, berth_deadline(b->timeout_ns), rc);
 }
 
 /* The slots are no longer this client's from here on: should the node restart before it answers, it frees what is not

@@ -1,7 +1,8 @@
 /* attach.h: what client and node say on the Unix socket (SOCK_SEQPACKET): attach, liveness, wake-up, descriptors.
  *
- * One hello, one welcome; after that the socket carries nothing but single bytes that wake a client of another user,
- * whose eventfd the node does not trust to take a write without waiting. Its hang-up is a reason to look whether the
+ * One hello, one welcome; after that the socket carries single bytes that wake a client of another user, whose eventfd
+ * the node does not trust to take a write without waiting, and from the client attach_buffer with one descriptor each,
+ * ahead of the BUFFER that names its cookie (msg.h); nothing else. Its hang-up is a reason to look whether the
  * other side lives, never proof (PROTOCOLS rule 6). All requests go through the ring.
  *
  * Hello comes with three descriptors: the ring (a memfd of sizeof(struct ring_shared), sealed SHRINK | GROW; its header
@@ -21,6 +22,7 @@
 #include "store/layout.h"
 
 #define ATTACH_MAGIC 0x3148415454454248ULL
+#define ATTACH_BUFFER_MAGIC 0x3146425454454248ULL
 #define ATTACH_HELLO_FDS 3
 #define ATTACH_WELCOME_FDS 6
 
@@ -38,6 +40,11 @@ struct attach_hello {
     uint32_t flags;
     uint32_t reserved;
     char name[NAME_MAX_BYTES + 1]; /* NUL-terminated, shown in reports, escaped there */
+};
+
+struct attach_buffer {
+    uint64_t magic;  /* ATTACH_BUFFER_MAGIC */
+    uint64_t cookie; /* not 0; of the last one that came the descriptor is kept */
 };
 
 struct attach_welcome {

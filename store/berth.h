@@ -70,6 +70,7 @@ extern "C" {
     X(BERTH_EBUSY_RING, 4115, "the queue is full: reap completions first")                                    \
     X(BERTH_EUNSURE, 4116, "a member that may have it can't be reached: whether it exists is not known")      \
     X(BERTH_ENOTNOW, 4117, "its owners could not serve it in time: try again")                                \
+    X(BERTH_EUNPUBLISHED, 4118, "it was put, but not all of its homes have acknowledged it in time")          \
     X(BERTH_EABORTED, 4120, "the key's writer gave it up before it was sealed: create it yourself")           \
     X(BERTH_EDIED, 4121, "the key's writer ended before it was sealed: create it yourself")
 
@@ -125,8 +126,8 @@ struct berth_draft {
     uint64_t size;
     uint64_t checksum; /* before seal: XXH3-64 of the payload if the caller has it, with BERTH_HAS_CHECKSUM in flags;
                           else seal computes it. Of a draft with segments seal sets it */
-    uint32_t flags;
-    int32_t status;           /* after create: 0, or BERTH_WRITING; after seal of a group: 0 sealed, BERTH_KEPT the key
+    uint32_t flags;    /* BERTH_HAS_CHECKSUM, BERTH_PUBLISHED */
+    int32_t status;    /* after create: 0, or BERTH_WRITING; after seal of a group: 0 sealed, BERTH_KEPT the key
                                  existed and was kept */
     const uint64_t *segments; /* before seal of a draft with segments: XXH3-64 of each, with BERTH_HAS_CHECKSUM */
     uint64_t generation;      /* the library's from here */
@@ -154,8 +155,11 @@ enum berth_flags {
                                    is not here is -ENOENT. Also BERTH_EUNSURE, BERTH_ENOTNOW, BERTH_ECORRUPT,
                                    BERTH_EREADONLY (another user's node), and what berth_put says of room.
                                    With BERTH_VERIFY what comes is compared with its checksum on its way, whatever the
-                                   node's setting `verify` is. get_into of an embedded node needs no room in the pool:
-                                   the bytes go straight into the caller's memory. */
+                                   node's setting `verify` is. get_into and get_range of an embedded node, or into a
+                                   registered buffer, need no room in the pool: the bytes go straight into the
+                                   caller's memory, which may have been written on an error. Ranges of an object with
+                                   segments are proved by the segments that they touch, and nothing else of it comes;
+                                   of one without, all of it comes into the pool where they are to be verified. */
     BERTH_FRESH = 1u << 18 /* with BERTH_PEERS, in a replaceable namespace: the home is asked for the newest version
                                    even though one is here */
 };
@@ -182,10 +186,10 @@ struct berth_put_opts {
     uint32_t segment; /* bytes: a power of two, at least BERTH_SEGMENT_MIN, and so that the object has at most
                          BERTH_SEGMENTS_MAX of them. Each then has a checksum of its own, and a range can be verified
                          without the rest. 0: one checksum for all of it */
-    uint32_t flags;   /* BERTH_JOIN, for berth_create */
+    uint32_t flags;   /* BERTH_JOIN, for berth_create; BERTH_PUBLISHED */
     int64_t
-        deadline; /* how long to wait for room, and with BERTH_JOIN for the other writer; BERTH_NOW: no longer than an
-                         eviction takes, and for no writer */
+        deadline; /* how long to wait for room, with BERTH_JOIN for the other writer, with BERTH_PUBLISHED for homes;
+                         BERTH_NOW: no longer than an eviction takes, and for no writer and no home */
     uint64_t reserved[4];
 };
 
@@ -193,6 +197,13 @@ struct berth_put_opts {
  * BERTH_KEPT, in every namespace. Given up, or its writer has ended: one of those who wait gets a draft, the others go
  * on to wait for that one. */
 #define BERTH_JOIN 1u
+/* put, and create for the seal of its draft (it sets the flag in the draft): return when all homes of the key have
+ * acknowledged it, so that a pull from any node finds it (a node without peers: at once). The wait of a put ends at the
+ * options' deadline, that of a seal after the handle's time-out, in a queue at the operation's deadline.
+ * BERTH_EUNPUBLISHED: it is put, readers of this node have it, and homes go on to be told; BERTH_EVERSION: it was put,
+ * and has been removed or replaced since, or gave way to another node's. A draft whose data is NULL was sealed. Members
+ * of a group that are kept are not waited for. */
+#define BERTH_PUBLISHED 2u
 
 /* Opens a node: "embedded:?pool=256MiB" (a node on a thread of this process, over a region of its own; settings as for
  * berthd, separated by &), "unix:PATH", or NULL: $BERTH_NODE, else the first that answers of
@@ -219,7 +230,8 @@ BERTH_API int berth_namespace(struct berth *b, const char *name, uint32_t *ns);
  * the new bytes at once and views of the old stay. Returns 0 or BERTH_KEPT.
  * Errors: -EINVAL (an argument, or the key's namespace id is none of this node), -E2BIG (larger than any object can
  * be; the sentence says the limit), BERTH_EFULL (figures: asked, free, largest, pinned), BERTH_EQUOTA (figures: asked,
- * quota, had), BERTH_EINDEXFULL, BERTH_EREADONLY, BERTH_EHASH, BERTH_ENODE, -ETIMEDOUT (deadline). */
+ * quota, had), BERTH_EINDEXFULL, BERTH_EREADONLY, BERTH_EHASH, BERTH_ENODE, -ETIMEDOUT (deadline); with BERTH_PUBLISHED
+ * also BERTH_EUNPUBLISHED and BERTH_EVERSION: then it has been put all the same. */
 BERTH_API int berth_put(struct berth *b, struct berth_key key, const void *data, size_t size,
                         const struct berth_put_opts *opts);
 
@@ -239,7 +251,8 @@ BERTH_API int berth_create(struct berth *b, struct berth_key key, size_t size, c
  * after BERTH_ENODE, -ETIMEDOUT, BERTH_EINDEXFULL and -ENOMEM, and where the arguments were wrong: then no draft was
  * touched. A draft with segments has its checksums sent ahead, in the order of the drafts.
  * Errors: -EINVAL (count, a key twice in a group, a draft without data that was not kept), BERTH_ESTALE,
- * BERTH_EINDEXFULL, BERTH_EHASH, BERTH_ENODE, BERTH_EUNKNOWN, -ETIMEDOUT, -ENOMEM. */
+ * BERTH_EINDEXFULL, BERTH_EHASH, BERTH_ENODE, BERTH_EUNKNOWN, -ETIMEDOUT, -ENOMEM; of drafts with BERTH_PUBLISHED also
+ * BERTH_EUNPUBLISHED and BERTH_EVERSION: then they were sealed all the same. */
 BERTH_API int berth_seal(struct berth *b, struct berth_draft *d, size_t n);
 
 /* Gives n drafts back unsealed. A draft without data is passed over. Errors: -EINVAL, BERTH_ENODE (they are given back
@@ -282,6 +295,29 @@ struct berth_range {
  * error nothing is copied. */
 BERTH_API long berth_get_range(struct berth *b, struct berth_key key, const struct berth_range *ranges, size_t n,
                                unsigned flags, int64_t deadline);
+
+/* ---- memory that pulls write into ---- */
+
+/* Registers memory of this process with its node: what get_into and get_range with BERTH_PEERS (and their operations of
+ * a queue) bring from peers into it is written there straight, with no copy and no room in the pool. Other memory is
+ * served by a copy out of the pool as ever, so nothing has to be registered; of an embedded node all memory is as good.
+ * data: size bytes that the process has mapped, shared and writable, from offset of fd on, a multiple of 4,096. fd: a
+ * memfd on pages of 4 KiB that is sealed with F_SEAL_SHRINK: one that may be cut would be the node's end. It may be
+ * closed afterwards. *id names the buffer until berth_buffer_unregister. A destination belongs to the node until the
+ * call that names it returns; after BERTH_ENODE or -ETIMEDOUT of such a call it may be written until the buffer is
+ * unregistered or the handle closed. Over a restart of the node the library registers it anew. At most 64 buffers of
+ * 256 GiB together for a handle.
+ * Errors: -EINVAL, -EPERM (no seal), -EEXIST (it overlaps another), BERTH_EQUOTA, BERTH_EREADONLY, -EMFILE, -ENOMEM,
+ * BERTH_ENODE, BERTH_EFORKED. */
+BERTH_API int berth_buffer_register(struct berth *b, int fd, uint64_t offset, void *data, size_t size, uint32_t *id);
+
+/* Makes size bytes of such memory, zeroed, mapped at *data, and registers them under *id. unregister unmaps them.
+ * Errors as berth_buffer_register. */
+BERTH_API int berth_buffer_alloc(struct berth *b, size_t size, void **data, uint32_t *id);
+
+/* Ends the registration id. Errors: -ENOENT (no such buffer), -EBUSY (a pull writes into it: nothing has changed),
+ * BERTH_ENODE, -ETIMEDOUT. */
+BERTH_API int berth_buffer_unregister(struct berth *b, uint32_t id);
 
 /* Pins the longest run keys[0 .. r) of which every member is there, in one call: lookup and pin cannot be torn apart by
  * an eviction. Keys are in prefix order; the run ends at the first that is missing or of another lineage. Touches the

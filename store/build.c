@@ -73,7 +73,7 @@ int build_check_drafts(const struct berth *b, const struct berth_draft *d, size_
         if (!d[i].data && d[i].status == BERTH_KEPT) {
             continue; /* create has kept its key: no draft */
         }
-        if (!d[i].data || (d[i].flags & ~BERTH_HAS_CHECKSUM)) {
+        if (!d[i].data || (d[i].flags & ~(BERTH_HAS_CHECKSUM | BERTH_PUBLISHED))) {
             return berth_fail(-EINVAL, "draft %zu has no data, or a flag that is not known", i);
         }
         if ((uint64_t)d[i].page * PAGE_BYTES + d[i].size > b->pool_bytes || d[i].size > OBJECT_MAX) {
@@ -316,6 +316,43 @@ struct call *build_hold(enum msg_op op, const struct berth_key *key, const char 
     return c;
 }
 
+static uint16_t tokens_of(const struct berth_draft *d, size_t n, struct msg_token *out)
+{
+    uint16_t count = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (d[i].status == 0 && d[i].flags & BERTH_PUBLISHED) {
+            out[count++] = draft_token(&d[i]);
+        }
+    }
+    return count;
+}
+
+struct call *build_published(const struct berth_key *key, const struct berth_draft *d, size_t n, bool *asked)
+{
+    struct msg_token tokens[BERTH_GROUP_MAX];
+    uint16_t count = key ? 0 : tokens_of(d, n, tokens);
+    size_t bytes = key ? key->size : count * sizeof *tokens;
+    *asked = key || count;
+    struct call *c = *asked ? call_new(MSG_PUBLISHED, sizeof(struct msg_published) + bytes) : NULL;
+    if (c) {
+        struct msg_published *m = (struct msg_published *)c->message;
+        m->ns = key ? key->ns : 0;
+        m->key_size = (uint16_t)(key ? key->size : 0);
+        m->count = count;
+        memcpy(m + 1, key ? key->data : tokens, bytes);
+    }
+    return c;
+}
+
+/* Time that is over, or a node that has gone, takes nothing of the put away. */
+int build_take_published(int status, int put)
+{
+    if (status >= 0) {
+        return put;
+    }
+    return status == BERTH_EVERSION ? status : BERTH_EUNPUBLISHED;
+}
+
 /* ---- replies ---- */
 
 /* The first token behind a reply, if the engine has entered it. */
@@ -347,6 +384,7 @@ int build_take_created(struct berth *b, void *arg, int status, const struct msg_
         *c->draft = (struct berth_draft){.data = b->writable + (uint64_t)t.page * PAGE_BYTES,
                                          .size = c->size,
                                          .status = r->figure[1] == MSG_WRITING ? BERTH_WRITING : 0,
+                                         .flags = c->flags & BERTH_PUBLISHED,
                                          .segment = c->segment,
                                          .generation = t.gen,
                                          .slot = t.slot,

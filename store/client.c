@@ -254,6 +254,8 @@ static void dismantle(struct berth *b)
     }
     calls_free(b);
     pthread_mutex_destroy(&b->lock);
+    buffers_close(b);
+    pthread_mutex_destroy(&b->buffer_lock);
     pthread_mutex_destroy(&b->grow_lock);
     pthread_mutex_destroy(&b->query_lock);
     free(b);
@@ -273,6 +275,8 @@ static struct berth *make(void)
     }
     pthread_mutex_init(&b->lock, NULL);
     pthread_mutex_init(&b->grow_lock, NULL);
+    pthread_mutex_init(&b->buffer_lock, NULL);
+    b->attachments = 1;
     pthread_mutex_init(&b->query_lock, NULL);
     return b;
 }

@@ -52,6 +52,8 @@ struct berth {
     struct server *server; /* embedded */
     pthread_mutex_t grow_lock;
     pthread_mutex_t query_lock; /* the node keeps one text a session */
+    pthread_mutex_t buffer_lock;
+    uint64_t cookies; /* of descriptors sent; buffer_lock's */
     int64_t timeout_ns;
     uint32_t flags;
     char name[NAME_MAX_BYTES + 1];
@@ -67,6 +69,9 @@ struct berth {
     struct grants grants;
     struct tokens tokens; /* every slot that this session may write */
     struct berth_queue *queues;
+    struct registered *registered; /* buffers */
+    uint32_t last_registered;
+    uint64_t attachments;           /* from 1 */
     uint32_t kept[KEPT_NAMESPACES]; /* namespaces known not to be replaceable, beside the default */
     _Atomic uint32_t n_kept;
 };
@@ -103,6 +108,9 @@ int client_fail_readonly(const struct berth *b);
 
 /* Whether a put on an existing key of this namespace keeps it, as far as is known. */
 bool client_keeps(const struct berth *b, uint32_t ns);
+
+/* api_buffer.c: frees the list. */
+void buffers_close(struct berth *b);
 
 /* attach.c: hello, welcome, mappings. On an error the sentence is recorded. */
 /* limit_ns: how long it may wait in the node's queue; 0: no end. */

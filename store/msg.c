@@ -112,7 +112,7 @@ static int check_pull(const struct msg_head *m)
         p->kind >= MSG_PULL_KINDS || (p->kind == MSG_PULL_REPLICA) != (p->buffer == 0)) {
         return -EINVAL;
     }
-    if (p->kind == MSG_PULL_BUFFER && p->buffer > UINT64_MAX / 2) {
+    if (p->kind != MSG_PULL_REPLICA && p->buffer > (p->kind == MSG_PULL_BUFFER ? UINT64_MAX / 2 : UINT32_MAX)) {
         return -EINVAL;
     }
     const uint8_t *end = (const uint8_t *)m + m->bytes;
@@ -125,6 +125,29 @@ static int check_pull(const struct msg_head *m)
         k = msg_pull_next(k);
     }
     return (const uint8_t *)k == end ? 0 : -EINVAL;
+}
+
+static int check_buffer(const struct msg_head *m)
+{
+    const struct msg_buffer *p = (const struct msg_buffer *)m;
+    if (m->bytes != sizeof *p) {
+        return -EINVAL;
+    }
+    if (p->kind == MSG_BUFFER_UNREGISTER) {
+        return p->number && !p->cookie && !p->offset && !p->bytes ? 0 : -EINVAL;
+    }
+    bool placed = p->offset % PAGE_BYTES == 0 && p->offset <= MSG_PULL_PLACE_MAX && p->bytes <= MSG_PULL_PLACE_MAX;
+    return p->kind == MSG_BUFFER_REGISTER && !p->number && p->bytes && placed ? 0 : -EINVAL;
+}
+
+static int check_published(const struct msg_head *m)
+{
+    const struct msg_published *p = (const struct msg_published *)m;
+    if (short_of(m, sizeof *p) || p->key_size > KEY_MAX || p->count > GROUP_MAX || !p->key_size == !p->count ||
+        (p->count && p->ns)) {
+        return -EINVAL;
+    }
+    return exact(m, sizeof *p, p->key_size + p->count * sizeof(struct msg_token));
 }
 
 static int check_cancel(const struct msg_head *m)
@@ -228,13 +251,29 @@ static int check_detach(const struct msg_head *m)
 }
 
 static int (*const checks[MSG_CODES])(const struct msg_head *m) = {
-    [MSG_GRANT] = check_grant,   [MSG_PUT] = check_put,      [MSG_CREATE] = check_create,
-    [MSG_SEAL] = check_seal,     [MSG_ABORT] = check_tokens, [MSG_REMOVE] = check_key,
-    [MSG_HOLD] = check_hold,     [MSG_DROP] = check_hold,    [MSG_STAT] = check_key,
-    [MSG_LIST] = check_list,     [MSG_FIND] = check_key,     [MSG_NAMESPACE] = check_namespace,
-    [MSG_GROW] = check_grow,     [MSG_QUERY] = check_query,  [MSG_RESUME] = check_tokens,
-    [MSG_DETACH] = check_detach, [MSG_REVOKE] = check_key,   [MSG_SUMS] = check_sums,
-    [MSG_WAIT] = check_wait,     [MSG_PULL] = check_pull,    [MSG_CANCEL] = check_cancel,
+    [MSG_GRANT] = check_grant,
+    [MSG_PUT] = check_put,
+    [MSG_CREATE] = check_create,
+    [MSG_SEAL] = check_seal,
+    [MSG_ABORT] = check_tokens,
+    [MSG_REMOVE] = check_key,
+    [MSG_HOLD] = check_hold,
+    [MSG_DROP] = check_hold,
+    [MSG_STAT] = check_key,
+    [MSG_LIST] = check_list,
+    [MSG_FIND] = check_key,
+    [MSG_NAMESPACE] = check_namespace,
+    [MSG_GROW] = check_grow,
+    [MSG_QUERY] = check_query,
+    [MSG_RESUME] = check_tokens,
+    [MSG_DETACH] = check_detach,
+    [MSG_REVOKE] = check_key,
+    [MSG_SUMS] = check_sums,
+    [MSG_WAIT] = check_wait,
+    [MSG_PULL] = check_pull,
+    [MSG_CANCEL] = check_cancel,
+    [MSG_BUFFER] = check_buffer,
+    [MSG_PUBLISHED] = check_published,
 };
 
 int msg_check(const struct msg_head *m, uint32_t bytes)

@@ -30,13 +30,15 @@ enum msg_op {
     MSG_REVOKE = 17, /* end the process that pins a key (pins --revoke) */
     MSG_SUMS = 18,   /* checksums of a draft's segments, ahead of its SEAL */
     MSG_OPS = 19,
-    MSG_CANCEL = 32, /* of a PULL */
-    MSG_WAIT = 34,   /* until keys are ready, given up, or time is up */
-    MSG_PULL = 35,   /* objects of other nodes: into the pool, or into the caller's memory */
+    MSG_CANCEL = 32,    /* of a PULL */
+    MSG_WAIT = 34,      /* until keys are ready, given up, or time is up */
+    MSG_PULL = 35,      /* objects of other nodes: into the pool, or into the caller's memory */
+    MSG_BUFFER = 37,    /* memory of the client's for pulls to write into: registered, or no longer */
+    MSG_PUBLISHED = 38, /* until the homes of what was sealed have acknowledged it */
     /* reserved, refused: */
     MSG_PURGE = 33,
     MSG_RANGE = 36,
-    MSG_CODES = 37 /* above all of them */
+    MSG_CODES = 39 /* above all of them */
 };
 
 struct msg_head {
@@ -192,8 +194,9 @@ enum msg_pull_flags {
 };
 
 enum msg_pull_kind {
-    MSG_PULL_REPLICA = 0, /* into the pool, as objects of this node too */
-    MSG_PULL_BUFFER = 1,  /* into memory of the process that the node runs in: `buffer` is an address there */
+    MSG_PULL_REPLICA = 0,    /* into the pool, as objects of this node too */
+    MSG_PULL_BUFFER = 1,     /* into memory of the process that the node runs in: `buffer` is an address there */
+    MSG_PULL_REGISTERED = 2, /* into a buffer of this session: `buffer` is what BUFFER gave */
     MSG_PULL_KINDS
 };
 
@@ -234,6 +237,34 @@ static inline const struct msg_pull_key *msg_pull_next(const struct msg_pull_key
 {
     return (const struct msg_pull_key *)(const void *)(msg_pull_ranges(k) + k->n_ranges);
 }
+
+#define MSG_PULL_RANGES 1024u /* of one key */
+
+enum msg_buffer_kind { MSG_BUFFER_REGISTER = 1, MSG_BUFFER_UNREGISTER = 2 };
+
+/* REGISTER: the descriptor came over the session's socket before (attach_buffer), with this cookie: a memfd on 4 KiB
+ * pages, sealed against shrinking, that may be written. Answer: counter = its number, from 1. The buffer is the
+ * session's until UNREGISTER, or its connection ends. -ESTALE: no descriptor came (this is a repetition); -EPERM: it is
+ * not sealed; -EINVAL: no memfd, or its size; BERTH_EQUOTA with asked, quota, had: too many, or too much.
+ * UNREGISTER: -ENOENT; -EBUSY: a pull writes into it. */
+struct msg_buffer {
+    struct msg_head head;
+    uint32_t kind;   /* msg_buffer_kind */
+    uint32_t number; /* UNREGISTER; else 0 */
+    uint64_t cookie; /* REGISTER; else 0 */
+    uint64_t offset; /* REGISTER: in the file, a multiple of 4 KiB; else 0 */
+    uint64_t bytes;  /* REGISTER: at least 1; else 0 */
+};
+
+/* Answered when the homes of each object that is there have acknowledged it, at once where there are no peers; of
+ * objects that have gone nothing is waited for. BERTH_EUNPUBLISHED: not by the deadline; -EAGAIN: too many wait. */
+struct msg_published {
+    struct msg_head head;
+    uint32_t ns;       /* of the key */
+    uint16_t key_size; /* 1..KEY_MAX: one key follows, and count is 0; 0: tokens */
+    uint16_t count;    /* 1..GROUP_MAX of struct msg_token, of objects that were sealed under them; their page is not
+                          looked at */
+};
 
 struct msg_cancel { /* answered when the PULL was: 0; -ENOENT: none is under way; -EALREADY: cancelled before */
     struct msg_head head;

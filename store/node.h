@@ -143,13 +143,15 @@ enum node_command_kind {
     CMD_GROW,   /* session, n_slots: acknowledge this many pin entries, then reply as `reply` says */
     CMD_LOG,    /* level, text */
     CMD_STOPPED,
-    CMD_PUBLISHED,  /* published: what a commit changed, in the order of its effects; several where it is much */
-    CMD_LEASED,     /* lease: answers EV_LEASE */
-    CMD_RENEWED,    /* lease: answers EV_RENEW */
-    CMD_RECALL,     /* lease: ask the peer for these; they are renewed for transfers in flight only */
-    CMD_SERVE,      /* lease: answers EV_SERVE_BEGIN */
-    CMD_PULL,       /* session, message: a PULL, which the shell carries out and answers */
-    CMD_CANCEL_PULL /* session, message: the same of a CANCEL */
+    CMD_PUBLISHED,   /* published: what a commit changed, in the order of its effects; several where it is much */
+    CMD_LEASED,      /* lease: answers EV_LEASE */
+    CMD_RENEWED,     /* lease: answers EV_RENEW */
+    CMD_RECALL,      /* lease: ask the peer for these; they are renewed for transfers in flight only */
+    CMD_SERVE,       /* lease: answers EV_SERVE_BEGIN */
+    CMD_PULL,        /* session, message: a PULL, which the shell carries out and answers */
+    CMD_CANCEL_PULL, /* session, message: the same of a CANCEL */
+    CMD_BUFFER,      /* .. of a BUFFER */
+    CMD_AWAIT_HOMES  /* .. of a PUBLISHED */
 };
 
 struct node_command {
@@ -306,8 +308,15 @@ uint64_t node_seen(const struct node *n);
  * What comes or goes meanwhile is given or not, and is published as it does. The key lies in buf, of KEY_MAX bytes. */
 bool node_objects_next(const struct node *n, uint64_t *cursor, uint8_t *buf, struct node_publication *out);
 
+/* What is READY under this token, in *out as above; false: it is not, or no more. Any token may be asked for. */
+bool node_object(const struct node *n, const struct msg_token *t, uint8_t *buf, struct node_publication *out);
+
 /* Whether a lease keeps this slot; any number may be asked for. *word: its state word. */
 bool node_leased(const struct node *n, uint32_t slot, uint64_t *word);
+
+/* The checksums of the segments of what lies in this slot under this generation, where a lease keeps it: *count of
+ * them, which stay where they are for so long. NULL: no lease does, another generation, no segments. */
+const uint64_t *node_sums(const struct node *n, uint32_t slot, uint64_t generation, uint32_t *count);
 
 /* The leases, one a call, in the order of their entries: start with *cursor = 0; false at the end. */
 bool node_leases_next(const struct node *n, uint32_t *cursor, struct node_lease_info *out);

@@ -39,6 +39,17 @@ bool node_leased(const struct node *n, uint32_t slot, uint64_t *word)
     return true;
 }
 
+const uint64_t *node_sums(const struct node *n, uint32_t slot, uint64_t generation, uint32_t *count)
+{
+    uint64_t word;
+    if (!node_leased(n, slot, &word) || word_gen(word) != generation) {
+        return NULL;
+    }
+    const struct slot_header *h = header_of(n, slot);
+    *count = segments_of(h->size, slot_segment(h));
+    return slot_sums(n, slot);
+}
+
 struct lease_tally {
     uint32_t live, ends, serves, idle;
     uint64_t peer_bytes;

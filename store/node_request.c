@@ -228,10 +228,15 @@ static void request_pull(struct node *n, struct session *s, const struct msg_hea
     }
 }
 
-static void request_cancel(struct node *n, struct session *s, const struct msg_head *m, int64_t taken)
+/* What the shell carries out and answers. */
+static void request_pass(struct node *n, struct session *s, const struct msg_head *m, int64_t taken)
 {
     (void)taken;
-    struct node_command *c = command_add(n, CMD_CANCEL_PULL, s->id);
+    struct node_command *c = command_add(n,
+                                         m->op == MSG_CANCEL   ? CMD_CANCEL_PULL
+                                         : m->op == MSG_BUFFER ? CMD_BUFFER
+                                                               : CMD_AWAIT_HOMES,
+                                         s->id);
     if (c) {
         c->message = m;
     }
@@ -265,7 +270,9 @@ static const struct operation operations[MSG_CODES] = {
     [MSG_REVOKE] = {.run = request_revoke, .writes = true},
     [MSG_WAIT] = {.run = request_wait},
     [MSG_PULL] = {.run = request_pull},
-    [MSG_CANCEL] = {.run = request_cancel},
+    [MSG_CANCEL] = {.run = request_pass},
+    [MSG_BUFFER] = {.run = request_pass, .writes = true},
+    [MSG_PUBLISHED] = {.run = request_pass},
 };
 
 void request_run(struct node *n, struct session *s, const struct msg_head *m, int64_t taken)

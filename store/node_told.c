@@ -69,6 +69,16 @@ void tell_gone(struct node *n, const struct effect *e, const struct member *m)
     }
 }
 
+bool node_object(const struct node *n, const struct msg_token *t, uint8_t *buf, struct node_publication *out)
+{
+    if (t->slot >= n->max_headers || !slabs_is_slot(n->slabs, t->slot) ||
+        slot_load(header_of(n, t->slot)) != slot_word(t->gen, SLOT_READY)) {
+        return false;
+    }
+    describe(n, t->slot, buf, out);
+    return true;
+}
+
 bool node_objects_next(const struct node *n, uint64_t *cursor, uint8_t *buf, struct node_publication *out)
 {
     for (uint32_t slot; (slot = slabs_next(n->slabs, cursor)) != SLOT_NONE;) {

@@ -13,10 +13,27 @@
  * as many as one message has room for; *taken says how many. flags: of the read. NULL: no memory. */
 struct call *pull_build(struct berth *b, const struct berth_key *keys, const uint32_t *index, uint32_t n,
                         unsigned flags, bool prefix, int64_t deadline, uint32_t *taken);
-/* The same of one key into size bytes at buffer, where the node is in this process (pull_direct). It is not given up
- * before the node answers: until then the memory is written. */
-struct call *pull_build_into(struct berth *b, const struct berth_key *key, void *buffer, size_t size, unsigned flags,
-                             int64_t deadline);
+/* Where a pull may write: memory of the node's own process, or a buffer that was registered with it. */
+struct pull_place {
+    enum msg_pull_kind kind;
+    uint64_t buffer, to; /* as in msg_pull; to: of the first byte */
+    uint64_t attachment; /* that a registered one is of */
+};
+/* Whether these bytes are such memory: then where. May ask the node. */
+bool pull_place(struct berth *b, const void *data, uint64_t size, struct pull_place *out);
+
+/* What a read copies out of an object: all of it into size bytes at buffer, or n ranges. */
+struct pull_out {
+    void *buffer;
+    size_t size;
+    const struct berth_range *ranges; /* NULL: all */
+    size_t n;
+};
+bool pull_out_place(struct berth *b, const struct pull_out *o, struct pull_place *out);
+/* The same of one key into a place. Memory of the node's own process is written until it answers: it is not given up
+ * before. */
+struct call *pull_build_into(struct berth *b, const struct berth_key *key, const struct pull_out *o,
+                             const struct pull_place *place, unsigned flags, int64_t deadline);
 static inline bool pull_direct(const struct berth *b)
 {
     return b->server != NULL;
@@ -32,11 +49,20 @@ int pull_keys(struct berth *b, const struct berth_key *keys, const uint32_t *ind
 /* Until one key is here, or why not. With BERTH_WAIT until the deadline, however it comes: by a put here, too. */
 int pull_key(struct berth *b, const struct berth_key *key, unsigned flags, int64_t deadline);
 
-/* One key into the caller's memory: its size; PULL_IS_HERE: it is in the pool, copy it; or a negative error, recorded.
- */
+/* After a miss with BERTH_WAIT: some time passes, the more the greater turn is, or it is put here. 0: look again, at
+ * peers too; or a negative error, not recorded. */
+int pull_pause(struct berth *b, const struct berth_key *key, unsigned turn, int64_t deadline);
+
+/* One key into the caller's memory: bytes; PULL_IS_HERE: it is in the pool, copy it; PULL_NOT_SO: that can't be done in
+ * this way, pull it into the pool; or a negative error, recorded. */
 #define PULL_IS_HERE (-1000000L)
-long pull_into(struct berth *b, const struct berth_key *key, void *buffer, size_t size, unsigned flags,
-               int64_t deadline);
+#define PULL_NOT_SO (-1000001L)
+long pull_into(struct berth *b, const struct berth_key *key, const struct pull_out *o, const struct pull_place *place,
+               unsigned flags, int64_t deadline);
+/* What an outcome is of the read's: as pull_into, nothing recorded. */
+long pull_into_result(const struct pull_out *o, int rc, const struct msg_pulled *pulled);
+/* Records that a range goes beyond the object of this size. -ERANGE, or 0: none does. */
+int pull_check_bounds(uint64_t size, const struct berth_range *ranges, size_t n);
 /* Records that an object is larger than the buffer. -ENOSPC. */
 long pull_too_large(uint64_t object, size_t size);
 

@@ -238,7 +238,7 @@ int berth_submit(struct berth_queue *q, struct berth_op *ops, size_t n)
         pthread_mutex_lock(&b->lock);
         bool room = q->taken < q->depth && !(b->calls.unsent && b->calls.state == CALLS_UP);
         struct berth_op *op = &ops[taken];
-        op->reserved[1] = op->reserved[2] = 0;
+        op->reserved[1] = op->reserved[2] = op->reserved[3] = 0;
         bool at_once = room && queue_at_once(op);
         if (room && !at_once) {
             op_append(&q->parked, op);

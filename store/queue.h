@@ -32,6 +32,8 @@ struct berth_queue {
 
 /* Begins what is parked, as far as it can be. Without the lock. */
 void queue_begin(struct berth_queue *q);
+/* Whether an operation may be begun: 0, or what its arguments say is wrong with them. */
+int queue_check(const struct berth_queue *q, const struct berth_op *op);
 /* What has no effect needs no turn, and is done when submit returns, or waits for its key. */
 static inline bool queue_at_once(const struct berth_op *op)
 {

@@ -7,79 +7,18 @@
 #include <errno.h>
 #include <stdlib.h>
 
-static int check_pull(struct berth *b, const struct berth_op *op)
-{
-    bool pull = op->opcode == BERTH_OP_PULL;
-    unsigned flags = pull ? BERTH_PEERS | BERTH_VERIFY | BERTH_WAIT | BERTH_FRESH : 0;
-    if (op->reserved0 || op->offset || (op->flags & ~flags) || (pull ? op->n > BERTH_PULL_MAX : !op->data)) {
-        return berth_fail(-EINVAL, "a pull or cancel with a flag, offset or count that is not known");
-    }
-    if (!pull) {
-        return 0;
-    }
-    const struct berth_key *keys = op->n ? op->data : &op->key;
-    int rc = keys ? 0 : -EINVAL;
-    for (size_t i = 0; rc == 0 && i < (op->n ? op->n : 1); i++) {
-        rc = client_check_key(b, &keys[i]);
-    }
-    return rc;
-}
-
-/* What an operation's arguments say is wrong with them. */
-static int check(const struct berth_queue *q, const struct berth_op *op)
-{
-    struct berth *b = q->b;
-    int rc = client_check(b);
-    if (rc) {
-        return rc;
-    }
-    if (op->opcode == BERTH_OP_PULL || op->opcode == BERTH_OP_CANCEL) {
-        return check_pull(b, op);
-    }
-    if (op->opcode == BERTH_OP_PURGE) {
-        return berth_fail(-EOPNOTSUPP, "operation %u belongs to a later version", op->opcode);
-    }
-    bool reads = op->opcode == BERTH_OP_GET || op->opcode == BERTH_OP_GET_INTO || op->opcode == BERTH_OP_GET_RANGE;
-    if (op->opcode >= BERTH_OPCODES || op->reserved0 || op->offset || (op->flags && !reads)) {
-        return berth_fail(-EINVAL, "operation %u is not known, or has a flag or offset that is not", op->opcode);
-    }
-    if ((op->flags & PULL_READ_FLAGS) == BERTH_FRESH) {
-        return berth_fail(-EINVAL, "BERTH_FRESH asks peers: set BERTH_PEERS too");
-    }
-    switch (op->opcode) {
-    case BERTH_OP_NOP:
-        return 0;
-    case BERTH_OP_PUT:
-        rc = build_check_put(b, &op->key, op->size, op->put, 0);
-        return rc ? rc : op->size && !op->data ? -EINVAL : 0;
-    case BERTH_OP_CREATE:
-        rc = build_check_put(b, &op->key, op->size, op->put, BERTH_JOIN);
-        return rc ? rc : op->draft ? 0 : -EINVAL;
-    case BERTH_OP_ABORT:
-        return op->draft && op->n <= BERTH_GROUP_MAX ? 0 : -EINVAL;
-    case BERTH_OP_SEAL:
-        return build_check_drafts(b, op->draft, op->n);
-    case BERTH_OP_HOLD:
-    case BERTH_OP_DROP:
-        rc = client_check_key(b, &op->key);
-        rc = rc ? rc : build_check_label(op->label);
-        return rc ? rc : op->ttl_ns < 0 ? -EINVAL : 0;
-    case BERTH_OP_STAT:
-        return op->stat ? client_check_key(b, &op->key) : -EINVAL;
-    default:
-        return client_check_key(b, &op->key);
-    }
-}
-
 /* ---- replies, under the lock ---- */
 
 static int take_op(struct berth *b, struct berth_op *op, int status, const struct msg_reply *r, uint32_t bytes)
 {
     switch (op->opcode) {
     case BERTH_OP_CREATE:
-        return build_take_created(
-            b, &(struct created){.draft = op->draft, .size = op->size, .segment = op->put ? op->put->segment : 0},
-            status, r, bytes);
+        return build_take_created(b,
+                                  &(struct created){.draft = op->draft,
+                                                    .size = op->size,
+                                                    .segment = op->put ? op->put->segment : 0,
+                                                    .flags = op->put ? op->put->flags : 0},
+                                  status, r, bytes);
     case BERTH_OP_SEAL:
         return build_take_sealed(b, &(struct sealed){.drafts = op->draft, .n = op->n}, status, r, bytes);
     case BERTH_OP_STAT:
@@ -93,6 +32,36 @@ static int take_op(struct berth *b, struct berth_op *op, int status, const struc
 
 static void join(struct berth_queue *q, struct berth_op *op);
 
+static int64_t op_deadline(const struct berth_op *op);
+
+static void published(struct berth *b, struct call *c, int status, const struct msg_reply *r, uint32_t bytes)
+{
+    struct berth_op *op = c->arg;
+    (void)b, (void)r, (void)bytes;
+    queue_complete(c->queue, op, build_take_published(status, (int)op->result));
+}
+
+/* Under the lock, what was put or sealed with `result`: whether its homes are asked now. */
+static bool await_homes(struct berth_queue *q, struct berth_op *op, int result)
+{
+    bool put = op->opcode == BERTH_OP_PUT, asked = false;
+    if (result < 0 || (put && !(op->put && op->put->flags & BERTH_PUBLISHED)) ||
+        (!put && op->opcode != BERTH_OP_SEAL)) {
+        return false;
+    }
+    struct call *c = put ? build_published(&op->key, NULL, 0, &asked) : build_published(NULL, op->draft, op->n, &asked);
+    if (!c) {
+        return false;
+    }
+    int64_t deadline = op_deadline(op);
+    call_deadline(q->b, c, !put && !deadline ? berth_deadline(q->b->timeout_ns) : deadline);
+    c->queue = q;
+    c->arg = op;
+    c->done = published;
+    op->result = result;
+    return call_submit(q->b, c) == 0;
+}
+
 static void op_done(struct berth *b, struct call *c, int status, const struct msg_reply *r, uint32_t bytes)
 {
     struct berth_queue *q = c->queue;
@@ -102,7 +71,10 @@ static void op_done(struct berth *b, struct call *c, int status, const struct ms
         return;
     }
     q->removing -= op->opcode == BERTH_OP_REMOVE;
-    queue_complete(q, op, take_op(b, op, status, r, bytes));
+    int result = take_op(b, op, status, r, bytes);
+    if (!await_homes(q, op, result)) {
+        queue_complete(q, op, result);
+    }
 }
 
 static void grant_done(struct berth *b, struct call *c, int status, const struct msg_reply *r, uint32_t bytes)
@@ -292,10 +264,16 @@ static enum begun begin_put(struct berth_queue *q, struct berth_op *op)
 {
     struct berth *b = q->b;
     struct msg_token token;
-    if (!q->granted && !q->refused && kept_already(q, op)) {
-        return done_with(q, op, BERTH_KEPT);
-    }
+    bool kept = !q->granted && !q->refused && kept_already(q, op);
     pthread_mutex_lock(&b->lock);
+    if (kept) {
+        bool waits = await_homes(q, op, BERTH_KEPT);
+        if (!waits) {
+            queue_complete(q, op, BERTH_KEPT);
+        }
+        pthread_mutex_unlock(&b->lock);
+        return waits ? BEGUN_FLIES : BEGUN_DONE;
+    }
     enum begun begun = find_slot_for(q, op, &token);
     pthread_mutex_unlock(&b->lock);
     if (begun != BEGUN_FLIES) {
@@ -330,19 +308,30 @@ static enum begun begin_create(struct berth_queue *q, struct berth_op *op)
 
 /* ---- pulls ---- */
 
+static struct pull_out out_of(const struct berth_op *op)
+{
+    if (op->opcode == BERTH_OP_GET_RANGE) {
+        return (struct pull_out){.ranges = op->ranges, .n = op->n};
+    }
+    return (struct pull_out){.buffer = op->data, .size = op->size};
+}
+
 static void pulled(struct berth *b, struct call *c, int status, const struct msg_reply *r, uint32_t bytes)
 {
     struct berth_queue *q = c->queue;
     struct berth_op *op = c->arg;
     struct msg_pulled p = {0};
-    bool into = ((const struct msg_pull *)c->message)->kind == MSG_PULL_BUFFER;
+    bool into = ((const struct msg_pull *)c->message)->kind != MSG_PULL_REPLICA;
     int rc = pull_outcome(status, r, bytes, 1, &p);
     rc = rc ? rc : p.status;
-    if (rc < 0 || (into && rc == 0)) {
-        queue_complete(q, op, rc < 0 ? rc : (long)p.size);
+    struct pull_out o = out_of(op);
+    long result = into ? pull_into_result(&o, rc, &p) : rc < 0 ? rc : PULL_IS_HERE;
+    if (result > PULL_IS_HERE) {
+        queue_complete(q, op, result);
         return;
     }
     op->reserved[2]++;
+    op->reserved[3] |= result == PULL_NOT_SO; /* into the pool next time */
     op_append(&q->again, op);
     queue_wake(q);
     calls_wake(b, q);
@@ -351,8 +340,10 @@ static void pulled(struct berth *b, struct call *c, int status, const struct msg
 static struct call *build_read_pull(struct berth_queue *q, struct berth_op *op)
 {
     uint32_t taken;
-    if (op->opcode == BERTH_OP_GET_INTO && pull_direct(q->b)) {
-        return pull_build_into(q->b, &op->key, op->data, op->size, op->flags, op->deadline);
+    struct pull_place place;
+    struct pull_out o = out_of(op);
+    if (op->opcode != BERTH_OP_GET && !op->reserved[3] && pull_out_place(q->b, &o, &place)) {
+        return pull_build_into(q->b, &op->key, &o, &place, op->flags, op->deadline);
     }
     return pull_build(q->b, &op->key, NULL, 1, op->flags, false, op->deadline, &taken);
 }
@@ -486,7 +477,7 @@ static enum begun begin_read(struct berth_queue *q, struct berth_op *op)
 
 static enum begun begin(struct berth_queue *q, struct berth_op *op)
 {
-    int rc = check(q, op);
+    int rc = queue_check(q, op);
     if (rc) {
         return done_with(q, op, rc);
     }

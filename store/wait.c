@@ -259,6 +259,7 @@ static void reconnect(struct berth *b, int64_t now)
         ring_request_producer(&e->requests, b->ring);
         ring_reply_consumer(&e->replies, b->ring);
         e->state = CALLS_UP;
+        b->attachments++;
         atomic_store_explicit(&b->n_kept, 0, memory_order_relaxed);
         rc = calls_resume(b);
     } else if (rc == 0) {

@@ -16,10 +16,13 @@ static const struct cli_option no_options[] = {{0}};
 #define BENCH_NOTES                                                                                             \
     OWN_NODE " On that it puts no more than fits without evicting what is there, and removes it again. --json " \
              "prints one document for each CASE, a line each."
-#define REPLAY_NOTES                                                                                          \
-    OWN_NODE " Its blocks stay there, and may push out what others have put. One client with room for few "   \
-             "requests (16 of the longest) waits for eviction after each: then two runs give the same hits. " \
-             "Otherwise the node evicts while the next request is under way, and a few hits come and go."
+#define REPLAY_NOTES                                                                                                \
+    OWN_NODE " Its blocks stay there, and may push out what others have put. One client with room for few "         \
+             "requests (16 of the longest) waits for eviction after each: then two runs give the same hits. "       \
+             "Otherwise the node evicts while the next request is under way, and a few hits come and go. "          \
+             "--nodes N starts N processes with a node each: a block that another node has is read from it into a " \
+             "buffer, and no copy is kept; a block that nobody has is put where the request is. With --kill a "     \
+             "request that a killed node had is not counted, and while it is away its turns are the others'."
 
 const struct cli_command cli_commands[] = {
     {"put", "KEY [FILE|-]", "put an object from a file or a pipe", put_options, cmd_put, NULL, NULL},

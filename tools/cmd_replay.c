@@ -8,32 +8,41 @@
 
 #include "tools/bench/bench_node.h"
 #include "tools/replay/generate.h"
+#include "tools/replay/nodes.h"
 #include "tools/replay/processes.h"
 #include "tools/replay/report.h"
 
 #define CAPACITY_SHARE 5u   /* by default a fifth of the different blocks */
 #define SETTLE_REQUESTS 16u /* with room for fewer of the longest ones a client waits for eviction after each */
 #define GRANTS 64u          /* slots that a client may hold for puts to come */
+#define DEADLINE_NS INT64_C(5000000000)
 
 const struct cli_option replay_options[] = {
     {"capacity-blocks", 'c', "N", "blocks that stay before eviction, those of each client's longest request at least"},
     {"block-size", 's', "SIZE", "bytes of a block, a multiple of 4KiB; default 16KiB (tokens of 512, scaled down)"},
     {"policy", 'p', "NAME", "eviction policy; default lru"},
-    {"clients", 'C', "N", "client processes; default 1"},
+    {"clients", 'C', "N", "client processes; with --nodes requests that are under way at once; default 1"},
     {"speed", 0, "X", "X times the trace's own time, fractions too; default as fast as it can"},
     {"trace", 0, "FILE", "the trace, like the operand; - is a pipe"},
     {"generate", 'g', "KIND", "without a trace: chat, agents or batch; default chat"},
     {"requests", 'r', "N", "of a generated load; default 4000"},
-    {"seed", 0, "N", "of a generated load; default 1"},
+    {"seed", 0, "N", "of a generated load, and of kills; default 1"},
     {"embedded", 0, NULL, "a node on a thread of this process and one client, instead of berthd"},
+    {"nodes", 0, "N", "2 to 8 nodes that share the capacity and take requests in turn, reading from each other"},
+    {"deadline", 0, "TIME", "of a read from another node; default 5s"},
+    {"kill", 0, "N", "with --nodes: every N requests one of them is killed, and starts again some time later"},
+    {"restart", 0, "HOW", "of killed nodes: warm, cold (empty) or mixed; default mixed"},
     {0}};
 
 struct replay {
     uint64_t capacity, block_size, requests, seed;
-    unsigned clients;
+    uint64_t kill_every;
+    unsigned clients, nodes; /* nodes: 0 for the one node of a replay without peers */
+    enum nodes_restart restart;
+    int64_t deadline_ns; /* 0: not given */
     double speed;
     const char *policy, *generate, *file;
-    bool embedded, own_policy;
+    bool embedded, own_policy, own_restart;
     const char *url; /* of a node that was named */
     struct trace trace;
     struct replay_job job;
@@ -43,6 +52,7 @@ struct replay {
     struct bench_node node;
     struct berth *b; /* for counters; of an embedded node the client's */
     uint64_t evicted_before, evicted_after;
+    struct nodes_result nodes_result;
     struct cli_progress progress;
     int64_t ns;
 };
@@ -60,11 +70,51 @@ static int set_speed(const char *value, double *speed)
     return 0;
 }
 
+static int set_count(const char *name, const char *value, uint64_t min, uint64_t max, unsigned *out)
+{
+    uint64_t n;
+    int code = cli_number(name, value, min, max, &n);
+
+    *out = code ? *out : (unsigned)n;
+    return code;
+}
+
+static int set_restart(const char *value, struct replay *r)
+{
+    static const char *const names[] = {[RESTART_WARM] = "warm", [RESTART_COLD] = "cold", [RESTART_MIXED] = "mixed"};
+
+    for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        if (strcmp(value, names[i]) == 0) {
+            r->restart = (enum nodes_restart)i;
+            r->own_restart = true;
+            return 0;
+        }
+    }
+    return cli_usage("--restart '%s': warm, cold or mixed", value);
+}
+
+/* Options of several nodes; -1: it is none. */
+static int set_of_nodes(struct replay *r, const char *name, const char *value)
+{
+    if (!strcmp(name, "nodes"))
+        return set_count(name, value, NODES_MIN, NODES_MAX, &r->nodes);
+    if (!strcmp(name, "deadline")) {
+        int code = cli_duration(name, value, &r->deadline_ns);
+
+        return code || r->deadline_ns > 0 ? code : cli_usage("--deadline: more than no time");
+    }
+    if (!strcmp(name, "kill"))
+        return cli_number(name, value, 1, UINT32_MAX, &r->kill_every);
+    return !strcmp(name, "restart") ? set_restart(value, r) : -1;
+}
+
 static int set(void *arg, const char *name, const char *value)
 {
     struct replay *r = arg;
-    uint64_t n;
-    int code;
+    int code = set_of_nodes(r, name, value);
+
+    if (code >= 0)
+        return code;
 
     if (!strcmp(name, "capacity-blocks"))
         return cli_number(name, value, 1, UINT32_MAX / 4, &r->capacity);
@@ -76,11 +126,8 @@ static int set(void *arg, const char *name, const char *value)
         return cli_number(name, value, 1, 10000000, &r->requests);
     if (!strcmp(name, "seed"))
         return cli_number(name, value, 0, UINT64_MAX, &r->seed);
-    if (!strcmp(name, "clients")) {
-        code = cli_number(name, value, 1, PROCESSES_MAX, &n);
-        r->clients = code ? r->clients : (unsigned)n;
-        return code;
-    }
+    if (!strcmp(name, "clients"))
+        return set_count(name, value, 1, PROCESSES_MAX, &r->clients);
     if (!strcmp(name, "embedded")) {
         r->embedded = true;
     } else if (!strcmp(name, "trace")) {
@@ -92,6 +139,20 @@ static int set(void *arg, const char *name, const char *value)
         r->own_policy = true;
     }
     return 0;
+}
+
+static int check_nodes(const struct replay *r)
+{
+    if (!r->nodes && (r->deadline_ns || r->kill_every || r->own_restart))
+        return cli_usage("--deadline, --kill and --restart are for several nodes: give --nodes, too");
+    if (!r->nodes)
+        return 0;
+    if (r->embedded || r->url)
+        return cli_usage("--nodes has nodes of its own, each in a process: leave --embedded and -n out");
+    if (r->clients > r->nodes)
+        return cli_usage("--clients %u: with --nodes so many requests are under way at once, one a node at most",
+                         r->clients);
+    return r->own_restart && !r->kill_every ? cli_usage("--restart is for nodes that --kill kills") : 0;
 }
 
 static int check(const struct replay *r)
@@ -106,7 +167,7 @@ static int check(const struct replay *r)
         return cli_usage("-n: the name is too long");
     if (r->url && (r->capacity || r->own_policy))
         return cli_usage("a node that -n names has its own capacity and policy: leave both out");
-    return 0;
+    return check_nodes(r);
 }
 
 /* ---- the load ---- */
@@ -185,7 +246,7 @@ static int run_embedded(struct replay *r)
     snprintf(r->shared->url, REPLAY_URL, "embedded:%s", settings);
     r->job.progress = show_progress;
     r->job.arg = r;
-    error = replay_client_open(&client, &r->job, c);
+    error = replay_client_open(&client, &r->job, r->shared->url, c);
     if (error)
         return cli_fail(error, "embedded:", c->sentence);
     r->b = replay_client_handle(client);
@@ -264,7 +325,50 @@ static int run_processes(struct replay *r)
     return code;
 }
 
+/* ---- several nodes ---- */
+
+/* Each has its share of the capacity, and room for what others have leases on when it goes. */
+static struct bench_node_config one_of_nodes(const struct replay *r)
+{
+    struct replay one = *r;
+    struct bench_node_config c;
+
+    one.capacity = r->capacity / r->nodes;
+    one.clients = 1;
+    c = node_config(&one);
+    c.room_slots += (uint64_t)r->nodes * r->trace.longest;
+    return c;
+}
+
+static int run_nodes(struct replay *r)
+{
+    struct nodes_config config = {.job = &r->job,
+                                  .node = one_of_nodes(r),
+                                  .n = r->nodes,
+                                  .overlap = r->clients,
+                                  .kill_every = r->kill_every,
+                                  .restart = r->restart,
+                                  .seed = r->seed,
+                                  .progress = show_progress,
+                                  .arg = r};
+    char why[400] = "";
+    int error;
+
+    cli_progress_begin(&r->progress, "replaying", r->trace.n_requests, false);
+    error = nodes_run(&config, &r->nodes_result, why, sizeof(why));
+    cli_progress_end(&r->progress);
+    r->ns = r->nodes_result.ns;
+    for (unsigned i = 0; i < r->nodes; i++)
+        r->evicted_after += r->shared->client[i].evicted;
+    return error ? cli_fail(error, NULL, why) : 0;
+}
+
 /* ---- all of it ---- */
+
+static unsigned counters(const struct replay *r)
+{
+    return r->nodes ? r->nodes : r->clients;
+}
 
 static int report(struct replay *r)
 {
@@ -280,12 +384,16 @@ static int report(struct replay *r)
                                 .clients = r->clients,
                                 .embedded = r->embedded,
                                 .evictions = r->evicted_after - r->evicted_before,
-                                .seconds = (double)r->ns / 1e9};
+                                .seconds = (double)r->ns / 1e9,
+                                .nodes = r->nodes,
+                                .node = r->shared->client,
+                                .result = &r->nodes_result,
+                                .deadline_ns = r->deadline_ns};
     int code = 0;
 
     if (!sum)
         return cli_fail(-ENOMEM, NULL, "there is too little memory for the report");
-    for (unsigned i = 0; i < r->clients; i++)
+    for (unsigned i = 0; i < counters(r); i++)
         replay_merge(sum, &r->shared->client[i]);
     if (cli.json)
         report_json(&out);
@@ -295,6 +403,10 @@ static int report(struct replay *r)
         cli_warn("%llu bytes are not what was put", (unsigned long long)sum->bad_bytes);
         code = CLI_FAILED;
     }
+    if (sum->overdue) {
+        cli_warn("%llu reads from peers ended long after their deadline", (unsigned long long)sum->overdue);
+        code = CLI_FAILED;
+    }
     free(sum);
     return code;
 }
@@ -302,7 +414,7 @@ static int report(struct replay *r)
 /* What a request puts is there until it is released, and the group that was sealed last stays in any case. */
 static int choose_capacity(struct replay *r)
 {
-    uint64_t least = (uint64_t)r->clients * r->trace.longest, share = r->trace.distinct / CAPACITY_SHARE + 1;
+    uint64_t least = (uint64_t)counters(r) * r->trace.longest, share = r->trace.distinct / CAPACITY_SHARE + 1;
 
     if (!r->capacity)
         r->capacity = share > least ? share : least;
@@ -311,7 +423,10 @@ static int choose_capacity(struct replay *r)
     return cli_usage(
         "--capacity-blocks %llu: the longest request has %u blocks, which are there at once%s: give %llu or "
         "more",
-        (unsigned long long)r->capacity, r->trace.longest, r->clients > 1 ? " for each client" : "",
+        (unsigned long long)r->capacity, r->trace.longest,
+        r->nodes         ? " at each node"
+        : r->clients > 1 ? " for each client"
+                         : "",
         (unsigned long long)least);
 }
 
@@ -322,18 +437,23 @@ static int run(struct replay *r)
     code = r->url ? 0 : choose_capacity(r);
     if (code)
         return code;
-    r->shared_bytes = sizeof(*r->shared) + r->clients * sizeof(r->shared->client[0]);
+    r->shared_bytes = sizeof(*r->shared) + counters(r) * sizeof(r->shared->client[0]);
     r->shared = mmap(NULL, r->shared_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (r->shared == MAP_FAILED)
         return cli_fail(-ENOMEM, NULL, "there is too little memory for the clients' counters");
+    if (r->nodes && !r->deadline_ns)
+        r->deadline_ns = DEADLINE_NS;
+    /* A node that was killed evicts nothing old until the leases that it forgot must be over. */
+    bool may_settle = !r->url && r->clients == 1 && !r->kill_every;
+    uint64_t each = r->capacity / (r->nodes ? r->nodes : 1);
     r->job = (struct replay_job){.trace = &r->trace,
                                  .block_size = r->block_size,
                                  .speed = r->speed,
                                  .timeout_ns = cli.timeout_ns,
-                                 .settle = !r->url && r->clients == 1 &&
-                                           r->capacity < (uint64_t)SETTLE_REQUESTS * r->trace.longest,
+                                 .deadline_ns = r->deadline_ns,
+                                 .settle = may_settle && each < (uint64_t)SETTLE_REQUESTS * r->trace.longest,
                                  .shared = r->shared};
-    code = r->embedded ? run_embedded(r) : run_processes(r);
+    code = r->nodes ? run_nodes(r) : r->embedded ? run_embedded(r) : run_processes(r);
     if (!code)
         code = report(r);
     munmap(r->shared, r->shared_bytes);
@@ -342,7 +462,8 @@ static int run(struct replay *r)
 
 int cmd_replay(int argc, char **argv)
 {
-    struct replay r = {.clients = 1, .block_size = 16384, .policy = "lru", .requests = 4000, .seed = 1};
+    struct replay r = {
+        .clients = 1, .block_size = 16384, .policy = "lru", .requests = 4000, .seed = 1, .restart = RESTART_MIXED};
     int first = cli_parse(argc, argv, replay_options, set, &r), code;
 
     if (first <= 0)

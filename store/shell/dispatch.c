@@ -1,5 +1,6 @@
 #include "store/shell/dispatch.h"
 
+#include "store/shell/buffers.h"
 #include "store/shell/liveness.h"
 #include "store/shell/log.h"
 #include "store/shell/peers.h"
@@ -110,6 +111,12 @@ static void run_session_command(struct server *s, struct session *session, const
         break;
     case CMD_CANCEL_PULL:
         peers_cancel_pull(s->peers, session, (const struct msg_cancel *)c->message);
+        break;
+    case CMD_BUFFER:
+        buffers_request(session, (const struct msg_buffer *)c->message);
+        break;
+    case CMD_AWAIT_HOMES:
+        peers_await_homes(s->peers, session, (const struct msg_published *)c->message);
         break;
     case CMD_GROW:
         session_grow(session, c->n_slots, c->reply);

@@ -1,6 +1,7 @@
 #include "store/shell/liveness.h"
 
 #include "store/fd.h"
+#include "store/shell/buffers.h"
 #include "store/shell/dispatch.h"
 #include "store/shell/log.h"
 #include "store/shell/session.h"
@@ -124,14 +125,24 @@ static void process_ready(void *arg, int events)
         session_dead(c);
 }
 
+/* A read of nothing is the other end's close. */
+static bool hung_up(const struct session *c, int events)
+{
+    char byte;
+    ssize_t n = recv(c->socket_fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK);
+    return (events & UV_DISCONNECT) || n == 0 || (n < 0 && errno != EAGAIN);
+}
+
 static void socket_ready(void *arg, int events)
 {
     struct session *c = arg;
-    char byte;
-    if (!(events & UV_DISCONNECT) && recv(c->socket_fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK) > 0) {
-        liveness_cut(c, "it said something after hello");
+    int said = 0;
+    if (!(events & UV_DISCONNECT) && (said = buffers_receive(c)) < 0) {
+        liveness_cut(c, "it said something after hello that is no buffer");
         return;
     }
+    if (said > 0 || !hung_up(c, events))
+        return;
     last_requests(c);
     session_lost(c);
 }

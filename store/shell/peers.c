@@ -127,6 +127,12 @@ static void readable(void *arg, int events)
     p->readable = true;
 }
 
+static void resolved(void *arg)
+{
+    struct peers *p = arg;
+    p->again = true;
+}
+
 /* What is listened on is an address that peers may be told, unless the list has one for this node. */
 static int learn_address(struct peers *p)
 {
@@ -159,7 +165,8 @@ static int open_transport(struct peers *p, char *why, size_t why_size)
         e = p->transport->expose(p->context, s->region.pool.fd, s->region.pool.base, s->region.pool.bytes);
     if (e == 0) {
         p->watch = watch_open(&s->loop, p->transport->descriptor(p->context), UV_READABLE, readable, p);
-        e = p->watch ? 0 : -ENOMEM;
+        p->resolver = resolver_open(&s->loop, resolved, p);
+        e = p->watch && p->resolver ? 0 : -ENOMEM;
     }
     if (e < 0)
         snprintf(why, why_size, "the transport to peers can't be set up: %s", strerror(-e));
@@ -364,6 +371,7 @@ void peers_close(struct peers *p)
         home_part_close(p);
     }
     watch_close(p->watch);
+    resolver_close(p->resolver);
     if (p->context)
         p->transport->close(p->context);
     rendezvous_destroy(p->homes);

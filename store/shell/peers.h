@@ -41,6 +41,8 @@ struct session;
  * from dispatch. */
 void peers_pull(struct peers *p, struct session *from, const struct msg_pull *m);
 void peers_cancel_pull(struct peers *p, struct session *from, const struct msg_cancel *m);
+/* PUBLISHED of a client: answered when the homes have it, without peers at once. Called from dispatch. */
+void peers_await_homes(struct peers *p, struct session *from, const struct msg_published *m);
 /* Nobody waits for its pulls any more: they end, without an answer. From anywhere on the node's thread. */
 void peers_session_gone(struct peers *p, uint64_t session);
 
@@ -57,6 +59,8 @@ void peers_metrics(const struct peers *p, FILE *f);
 json_t *home_part_report(const struct peers *p);
 /* What peers get from this node: an object; and the name of who has a lease. */
 json_t *peers_remote_report(const struct peers *p, const struct node_status *st);
+/* What this node takes from peers, counted (replication/pull.h): an object; null without peers. */
+json_t *peers_pull_report(const struct peers *p);
 void peers_holder(const struct peers *p, const struct node_lease_info *l, char *out, size_t size);
 
 #endif

@@ -1,8 +1,8 @@
 /* peers_dial.c: which links there are: connecting, who is let in, ups and downs of members, the transport's events.
  *
  * Of two members the one that sorts lower connects, so that there is one link and no race between two. It tries again
- * for ever, each time later, up to PEERS_BACKOFF_MAX_NS. A name is resolved on a thread of libuv's pool: the resolver
- * may take many seconds, and does so for nobody but that member (and for a node that is to stop meanwhile).
+ * for ever, each time later, up to PEERS_BACKOFF_MAX_NS. A name is resolved on a thread of its own: the resolver may
+ * take minutes, and does so for nobody but that member.
  */
 #include "store/shell/peers_internal.h"
 
@@ -17,15 +17,6 @@
 #define GREETING_MAX 64u                /* links that others have opened and that are not up yet */
 #define REFUSED_NS INT64_C(60000000000) /* the same refusal is said again after so long */
 #define SPREAD_PART 4                   /* of a backoff: by which members differ */
-
-struct resolving {
-    uv_work_t work;
-    struct peers *peers; /* NULL: nobody waits any more */
-    const struct transport *transport;
-    uint16_t member;
-    int status;
-    char address[WIRE_ADDRESS_MAX + 1], digits[TRANSPORT_ADDRESS_MAX], why[TRANSPORT_WHY_MAX];
-};
 
 /* ---- links ---- */
 
@@ -78,10 +69,13 @@ static uint16_t member_find(const struct peers *p, const char *name)
     return MEMBER_NONE;
 }
 
+/* While it is not connected the reason names the address: it may be the wrong one. */
 static void member_says(struct member *m, int32_t status, const char *why)
 {
+    const char *scheme = strstr(m->address, "://");
+    bool names = m->state == MEMBER_CONNECTED || !*why || strstr(why, scheme ? scheme + 3 : m->address);
     m->status = status;
-    snprintf(m->why, sizeof m->why, "%s", why);
+    snprintf(m->why, sizeof m->why, "%s%s%s", names ? "" : m->address, names ? "" : ": ", why);
 }
 
 /* Members of one node try at different times, and always at the same ones. */
@@ -134,9 +128,9 @@ static void member_down(struct peers *p, struct member *m, struct link *l, int32
     m->link = NULL;
     m->downs++;
     m->since = now;
-    m->state = MEMBER_WAITING;
     m->told[0] = '\0';
     member_says(m, status, l->why);
+    m->state = MEMBER_WAITING;
     if (m->dials)
         m->next_dial = now + m->backoff + spread(p, m);
     log_event(p->stopping ? LOG_INFO : LOG_WARNING, "peer '%s' is down: %s", m->name, l->why);
@@ -287,47 +281,18 @@ static void connect_to(struct peers *p, uint16_t i, const char *digits, int64_t 
     m->state = MEMBER_CONNECTING;
 }
 
-static void resolve_run(uv_work_t *work)
-{
-    struct resolving *r = work->data;
-    r->status = r->transport->resolve(r->address, r->digits, sizeof r->digits, r->why, sizeof r->why);
-}
-
-static void resolve_done(uv_work_t *work, int cancelled)
-{
-    struct resolving *r = work->data;
-    struct peers *p = r->peers;
-    if (p) {
-        struct member *m = &p->members[r->member];
-        m->asked = NULL;
-        if (cancelled || r->status < 0)
-            dial_failed(p, m, cancelled ? -ECANCELED : r->status, cancelled ? "cancelled" : r->why, peers_mono(p));
-        else if (!p->stopping)
-            connect_to(p, r->member, r->digits, peers_mono(p));
-        p->again = true;
-    }
-    free(r);
-}
-
-static int resolve_begin(struct peers *p, uint16_t i)
+/* The resolver's answer, if it is there. */
+static void resolved(struct peers *p, uint16_t i, int64_t now)
 {
     struct member *m = &p->members[i];
-    struct resolving *r = calloc(1, sizeof *r);
-    if (!r)
-        return -ENOMEM;
-    r->work.data = r;
-    r->peers = p;
-    r->transport = p->transport;
-    r->member = i;
-    snprintf(r->address, sizeof r->address, "%s", m->address);
-    int e = uv_queue_work(&p->server->loop, &r->work, resolve_run, resolve_done);
-    if (e < 0) {
-        free(r);
-        return e;
-    }
-    m->asked = r;
-    m->state = MEMBER_RESOLVING;
-    return 0;
+    struct resolved answer;
+    if (!m->asked || !question_answered(m->asked, &answer))
+        return;
+    m->asked = NULL;
+    if (answer.status < 0)
+        dial_failed(p, m, answer.status, answer.why, now);
+    else if (!p->stopping)
+        connect_to(p, i, answer.digits, now);
 }
 
 static void dial(struct peers *p, uint16_t i, int64_t now)
@@ -341,9 +306,11 @@ static void dial(struct peers *p, uint16_t i, int64_t now)
         connect_to(p, i, digits, now);
         return;
     }
-    int e = resolve_begin(p, i);
+    int e = resolver_ask(p->resolver, p->transport, m->address, &m->asked);
     if (e < 0)
         dial_failed(p, m, e, "the resolver can't be asked", now);
+    else
+        m->state = MEMBER_RESOLVING;
 }
 
 static bool dials_at_all(const struct peers *p, const struct member *m)
@@ -360,6 +327,10 @@ static void tend(struct link *l, int64_t now)
     if (l->doomed || (l->closing && now >= l->linger)) {
         link_disconnect(l);
     } else if (peer_timer(l->peer) <= now) {
+        if (l->connection && l->connection->heard_ns) { /* what flows is life, though no message comes through */
+            struct peer_event heard = {.kind = PEER_EV_ALIVE, .at = l->connection->heard_ns};
+            link_event(l, &heard);
+        }
         struct peer_event ev = {.kind = PEER_EV_TICK};
         link_event(l, &ev);
     }
@@ -377,6 +348,7 @@ void links_turn(struct peers *p, int64_t now)
     }
     for (uint32_t i = 0; i < p->n_members; i++) {
         struct member *m = &p->members[i];
+        resolved(p, (uint16_t)i, now);
         if (dials_at_all(p, m) && m->next_dial <= now)
             dial(p, (uint16_t)i, now);
     }
@@ -425,11 +397,9 @@ void links_end(struct peers *p)
         /* It leaves the list there. NOLINTNEXTLINE(clang-analyzer-unix.Malloc) */
         link_free(l);
     for (uint32_t i = 0; i < p->n_members; i++) {
-        struct resolving *r = p->members[i].asked;
-        if (r) { /* it frees itself in the loop's last turns */
-            r->peers = NULL;
-            uv_cancel((uv_req_t *)&r->work);
-        }
+        if (p->members[i].asked)
+            question_drop(p->members[i].asked);
+        p->members[i].asked = NULL;
     }
 }
 

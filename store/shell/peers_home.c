@@ -63,6 +63,8 @@ int home_part_open(struct peers *p, char *why, size_t why_size)
     int e = h ? 0 : -ENOMEM;
     if (e == 0) {
         h->peers = p;
+        TAILQ_INIT(&h->waits);
+        h->wait_at = INT64_MAX;
         h->self = home_life_of(&p->identity);
         h->next_sweep = now + HOME_SWEEP_NS;
         h->told_at = now - HOME_LOG_NS;
@@ -83,8 +85,11 @@ int home_part_open(struct peers *p, char *why, size_t why_size)
 void home_part_close(struct peers *p)
 {
     struct home_part *h = p->home;
+    struct home_wait *w;
     if (!h)
         return;
+    while ((w = TAILQ_FIRST(&h->waits)))
+        home_wait_free(h, w);
     publish_destroy(h->publish);
     home_destroy(h->home);
     free(h->targets);
@@ -102,6 +107,7 @@ int64_t home_part_timer(const struct peers *p)
     struct home_stat st;
     home_stat(h->home, &st);
     int64_t at = publish_timer(h->publish);
+    at = h->wait_at < at ? h->wait_at : at;
     return st.entries && h->next_sweep < at ? h->next_sweep : at;
 }
 
@@ -118,6 +124,7 @@ void home_part_turn(struct peers *p, int64_t now)
         publish_tick(h->publish, now);
     if (home_publish_turn(h, now))
         p->again = true;
+    home_waits_turn(h, now);
 }
 
 /* ---- members ---- */

@@ -3,6 +3,7 @@
  *   peers_home.c          the part: opening, members that come and go, time
  *   peers_home_publish.c  what this node tells its homes, and what others tell it
  *   peers_home_ask.c      questions to the table, from other nodes and from this node's puller
+ *   peers_home_wait.c     clients that wait until something is published
  *   peers_home_report.c   what is said of it
  *
  * The table has at most 2 * homes * (objects that this node can have) keys: members of like size hold as many objects
@@ -27,6 +28,7 @@
 #define HOME_FULL_NS INT64_C(10000000000)  /* a home without room is listed to again */
 #define HOME_COMMANDS 64u                  /* of the publication, carried out in a turn */
 #define HOME_GRANTS 32u                    /* answers that wait for leases; above it they go without */
+#define HOME_WAITS_MAX 4096u               /* clients' questions whether something is published, at a time */
 #define HOME_LOG_NS INT64_C(1000000000)    /* a line about dropped copies at most so often */
 
 struct home_sums {
@@ -48,6 +50,9 @@ struct home_target {
     uint16_t member;
 };
 
+struct home_wait;
+TAILQ_HEAD(home_wait_list, home_wait);
+
 struct home_part {
     struct peers *peers;
     struct home *home;
@@ -59,6 +64,9 @@ struct home_part {
     int64_t told_at;    /* when the log was told of dropped copies last, CLOCK_MONOTONIC ns */
     uint64_t told;      /* how many there were then */
     uint32_t granting;  /* answers that wait for leases */
+    struct home_wait_list waits;
+    uint32_t n_waits;
+    int64_t wait_at; /* CLOCK_MONOTONIC ns: the first deadline of a wait; INT64_MAX */
     struct home_sums sums;
     struct publication_entry entries[PUBLICATION_ENTRIES];
     struct publication_result results[PUBLICATION_ENTRIES];
@@ -80,5 +88,9 @@ static inline struct home_life home_life_of(const struct peer_identity *i)
 
 /* Carries out what the publication commands; true: there is more. Turn context. */
 bool home_publish_turn(struct home_part *h, int64_t now);
+
+/* Answers those whose time has come, one way or the other. Turn context. */
+void home_wait_free(struct home_part *h, struct home_wait *w);
+void home_waits_turn(struct home_part *h, int64_t now);
 
 #endif

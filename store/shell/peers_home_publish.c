@@ -120,7 +120,8 @@ static void send_batch(struct home_part *h, const struct publish_command *c, int
     if (n < 0)
         log_event(LOG_ERROR, "a publication to '%s' can't be encoded: error %ld", p->members[c->member].name, n);
     else /* what can't be sent now is as good as lost on its way: it goes again */
-        link_ask(p, c->member, p->buffer, (size_t)n, now + HOME_RESEND_NS, answered, &h->targets[c->member]);
+        link_ask(p, c->member, p->buffer, (size_t)n, now + HOME_RESEND_NS, now + HOME_RESEND_NS, answered,
+                 &h->targets[c->member]);
 }
 
 /* ---- listings ---- */

@@ -26,6 +26,7 @@
 #include "replication/transport.h"
 #include "store/shell/dispatch.h"
 #include "store/shell/peers.h"
+#include "store/shell/resolver.h"
 #include "store/shell/state.h"
 
 #include <sys/queue.h>
@@ -47,7 +48,7 @@ typedef void peers_answer_fn(void *arg, int32_t status, const struct wire_messag
 enum member_state {
     MEMBER_SELF,       /* this node */
     MEMBER_WAITING,    /* it is the other's turn to connect, or the next attempt is not due */
-    MEMBER_RESOLVING,  /* the resolver is asked, on a thread of libuv's pool */
+    MEMBER_RESOLVING,  /* the resolver is asked, on a thread of its own */
     MEMBER_CONNECTING, /* a connection is being made, or greets */
     MEMBER_CONNECTED
 };
@@ -57,13 +58,13 @@ struct member {
     char address[WIRE_ADDRESS_MAX + 1]; /* as configured; self: as it is listened on; empty: not known */
     uint32_t weight;                    /* 1 .. RENDEZVOUS_WEIGHT_MAX */
     enum member_state state;
-    struct link *link;       /* up; NULL: not */
-    struct link *dialled;    /* under way, not up yet */
-    struct resolving *asked; /* the resolver's answer is awaited */
-    bool dials;              /* this node connects to it */
-    int64_t next_dial;       /* CLOCK_MONOTONIC ns; INT64_MAX: not by the clock */
-    int64_t backoff;         /* ns, of the next failure */
-    uint8_t region[16];      /* of the last identity; all 0: never seen */
+    struct link *link;      /* up; NULL: not */
+    struct link *dialled;   /* under way, not up yet */
+    struct question *asked; /* the resolver's answer is awaited */
+    bool dials;             /* this node connects to it */
+    int64_t next_dial;      /* CLOCK_MONOTONIC ns; INT64_MAX: not by the clock */
+    int64_t backoff;        /* ns, of the next failure */
+    uint8_t region[16];     /* of the last identity; all 0: never seen */
     uint64_t region_id;
     uint64_t incarnation;
     uint64_t pool_bytes;
@@ -111,8 +112,9 @@ struct serve_part;
 struct peers {
     struct server *server;
     const struct transport *transport;
-    void *context;                            /* the transport's */
-    struct watch *watch;                      /* of its descriptor */
+    void *context;       /* the transport's */
+    struct watch *watch; /* of its descriptor */
+    struct resolver *resolver;
     struct member *members;                   /* n_members, sorted by name */
     uint32_t n_members;                       /* 1 .. MEMBERS_MAX */
     uint16_t self;                            /* index of this node */
@@ -144,11 +146,12 @@ struct peers {
 struct link *link_of(struct peers *p, uint16_t number);
 
 /* Sends a request, encoded in any buffer (p->buffer): id, counter and time left are stamped here, and the bytes are
- * copied. deadline: CLOCK_MONOTONIC ns, INT64_MAX: none. 0: `done` is called exactly once, never from here. Else it was
+ * copied. deadline, until: CLOCK_MONOTONIC ns, as peer_ask has them; INT64_MAX: none. 0: `done` is called exactly
+ * once, never from here. Else it was
  * not sent and done is not called: -ENOTCONN (not up, or it is this node), -EAGAIN (too many under way), -EMSGSIZE,
  * -ETIMEDOUT (the deadline is past), -EINVAL, -ENOMEM. */
-int link_ask(struct peers *p, uint16_t number, void *message, size_t n, int64_t deadline, peers_answer_fn *done,
-             void *arg);
+int link_ask(struct peers *p, uint16_t number, void *message, size_t n, int64_t deadline, int64_t until,
+             peers_answer_fn *done, void *arg);
 
 /* Answers the request with this id of this link, once. A link that ended meanwhile: keep its serial and find it by
  * link_serial. -ENOENT, -EINVAL, -ENOTCONN, -EMSGSIZE. */
@@ -176,6 +179,7 @@ typedef void peers_request_fn(struct peers *p, struct link *from, const struct w
 extern peers_request_fn *const peers_requests[WIRE_OPS];
 
 peers_request_fn serve_part_lease, serve_part_renew, serve_part_release, serve_part_state, serve_part_corrupt;
+peers_request_fn serve_part_sums;
 peers_request_fn home_part_ask, home_part_publish;
 peers_request_fn pull_part_recall;
 
@@ -198,6 +202,8 @@ struct pull_answer;
 int home_part_ask_self(struct peers *p, const struct pull_key *keys, uint32_t n, uint32_t flags,
                        struct pull_answer *out);
 
+/* Nobody waits for an answer to these any more. */
+void home_waits_gone(struct peers *p, uint64_t session);
 void home_part_metrics(const struct peers *p, FILE *f);
 
 int home_part_open(struct peers *p, char *why, size_t why_size);

@@ -17,7 +17,7 @@ struct asked {
 peers_request_fn *const peers_requests[WIRE_OPS] = {
     [WIRE_LEASE] = serve_part_lease,    [WIRE_RENEW] = serve_part_renew,     [WIRE_RELEASE] = serve_part_release,
     [WIRE_STATE] = serve_part_state,    [WIRE_CORRUPT] = serve_part_corrupt, [WIRE_ASK] = home_part_ask,
-    [WIRE_PUBLISH] = home_part_publish, [WIRE_RECALL] = pull_part_recall,
+    [WIRE_PUBLISH] = home_part_publish, [WIRE_RECALL] = pull_part_recall,    [WIRE_SUMS] = serve_part_sums,
 };
 
 /* ---- finding ---- */
@@ -286,8 +286,8 @@ static bool make_asked(struct link *l)
     return true;
 }
 
-int link_ask(struct peers *p, uint16_t number, void *message, size_t n, int64_t deadline, peers_answer_fn *done,
-             void *arg)
+int link_ask(struct peers *p, uint16_t number, void *message, size_t n, int64_t deadline, int64_t until,
+             peers_answer_fn *done, void *arg)
 {
     struct link *l = link_of(p, number);
     if (!l || l->closing || l->doomed)
@@ -298,7 +298,7 @@ int link_ask(struct peers *p, uint16_t number, void *message, size_t n, int64_t 
         return -EAGAIN;
     uint16_t place = l->free_asked;
     peer_counter(l->peer, node_seen(p->server->node));
-    int e = peer_ask(l->peer, message, n, deadline, place, peers_mono(p), NULL);
+    int e = peer_ask(l->peer, message, n, deadline, until, place, peers_mono(p), NULL);
     if (e < 0)
         return e == -EBUSY ? -EAGAIN : e;
     l->free_asked = l->asked[place].next;

@@ -11,7 +11,9 @@
 #define REQUESTS_MAX 1024u
 #define KEYS_AT_A_TIME (16u << 10)
 #define LEASES_AT_A_TIME 4096u
-#define READ_BYTES (32u << 20) /* one READ up to here: its checksum is made while its bytes are in the cache */
+#define WAIT_MIN_NS INT64_C(1000000)   /* pauses of a pull that waits: the first, doubled up to .. */
+#define WAIT_MAX_NS INT64_C(100000000) /* .. this */
+#define READ_BYTES (32u << 20)         /* one READ up to here: its checksum is made while its bytes are in the cache */
 
 void *pull_memory(size_t bytes)
 {
@@ -45,6 +47,9 @@ static void carry(struct taking *q, const struct pull_command *c)
         break;
     case CMD_PULL_CORRUPT:
         pull_corrupt(q, c);
+        break;
+    case CMD_PULL_WATCH:
+        pull_watch(q, c);
         break;
     case CMD_PULL_READ:
         pull_read(q, c);
@@ -103,10 +108,16 @@ static void drop_plain(struct told *t)
 
 void pull_tell_plain(struct taking *q, enum pull_event_kind kind, uint64_t id, int status)
 {
+    pull_told_plain(q, kind, id, status);
+}
+
+struct told *pull_told_plain(struct taking *q, enum pull_event_kind kind, uint64_t id, int status)
+{
     struct told *t = pull_memory(sizeof *t);
     t->ev = (struct pull_event){.kind = kind, .id = id, .status = status};
     t->drop = drop_plain;
     pull_tell(q, t);
+    return t;
 }
 
 void pull_give(struct taking *q, const struct pull_event *ev)
@@ -162,6 +173,12 @@ static uint32_t homes_of(void *env, const struct pull_key *key, uint16_t *out, u
     return home_part_homes(q->peers, &key->key, key->route, out, max);
 }
 
+static bool is_here(void *env, const struct pull_key *key)
+{
+    const struct taking *q = env;
+    return node_find(q->peers->server->node, key->key) != SLOT_NONE;
+}
+
 static int make_puller(struct taking *q)
 {
     const struct peers *p = q->peers;
@@ -169,6 +186,10 @@ static int make_puller(struct taking *q)
     struct pull_config config = {.self = p->self,
                                  .n_members = (uint16_t)p->n_members,
                                  .homes = homes_of,
+                                 .here = is_here,
+                                 .watch = true,
+                                 .wait_min_ns = WAIT_MIN_NS,
+                                 .wait_max_ns = WAIT_MAX_NS,
                                  .env = q,
                                  .max_requests = REQUESTS_MAX,
                                  .max_keys = KEYS_AT_A_TIME,

@@ -2,6 +2,8 @@
  *
  *   peers_pull.c       the part: the puller's loop, members, recalls, time
  *   peers_pull_ask.c   ASK, LEASE, RENEW, STATE, RELEASE, CORRUPT -> messages, answers -> events
+ *   peers_pull_sums.c  SUMS: what grants on objects with segments lack
+ *   peers_pull_watch.c WATCH: who writes a key that is nowhere yet
  *   peers_pull_read.c  READ, CANCEL_READ, HASH
  *   peers_pull_job.c   MSG_PULL and MSG_CANCEL of clients
  *   peers_replica.c    RESERVE, SEAL, ABORT: the core's session NODE_PULLER
@@ -75,6 +77,8 @@ void *pull_memory(size_t bytes);
 void pull_tell(struct taking *q, struct told *t);
 /* The same of an event of which kind, id and status say all. */
 void pull_tell_plain(struct taking *q, enum pull_event_kind kind, uint64_t id, int status);
+/* .. which may be completed until its turn. */
+struct told *pull_told_plain(struct taking *q, enum pull_event_kind kind, uint64_t id, int status);
 /* Gives an event now, and all that follows from it. Turn context, not from within a command. */
 void pull_give(struct taking *q, const struct pull_event *ev);
 
@@ -84,6 +88,12 @@ void pull_renew(struct taking *q, const struct pull_command *c);
 void pull_state(struct taking *q, const struct pull_command *c);
 void pull_release(struct taking *q, const struct pull_command *c);
 void pull_corrupt(struct taking *q, const struct pull_command *c);
+void pull_watch(struct taking *q, const struct pull_command *c);
+
+/* EV_PULL_ANSWER or EV_PULL_LEASED with answers or grants, the other NULL: given at once, or when the checksums of
+ * segments have come. Both lie in memory, which is freed afterwards. */
+void pull_give_summed(struct taking *q, const struct pull_event *ev, struct pull_answer *answers,
+                      struct pull_grant *grants, void *memory);
 
 int pull_reads_open(struct taking *q);
 void pull_reads_close(struct taking *q); /* every READ has completed */
@@ -98,6 +108,12 @@ void replica_reserve(struct taking *q, const struct pull_command *c);
 void replica_seal(struct taking *q, const struct pull_command *c);
 void replica_abort(struct taking *q, const struct pull_command *c);
 void replica_turn(struct taking *q); /* gives the core what it can take now */
+/* Waits in the core until the key is sealed, given up, or nobody writes it any more (written: or nobody does now), at
+ * most until the deadline. `done` is called once, from dispatch, with an enum msg_wait_state; or `drop`, if the node
+ * ends before. Any context. */
+typedef void core_wait_fn(void *arg, unsigned state);
+void core_wait(struct taking *q, const struct key_ref *key, bool written, int64_t deadline, core_wait_fn *done,
+               void (*drop)(void *arg), void *arg);
 void *replica_at(const struct taking *q, uint64_t token, uint64_t at, uint64_t n); /* NULL: not in that slot */
 
 int jobs_open(struct taking *q);

@@ -15,8 +15,7 @@ struct question {
     uint32_t n; /* keys */
 };
 
-/* Answers, decoded. The event is given at once, so one room for all is enough; but what this node's own table says
- * waits for its turn and has its own. */
+/* Answers, decoded: until the event is given, which may have to wait. */
 struct answers {
     struct told told;
     uint32_t n;
@@ -47,8 +46,10 @@ static long encode(struct peers *p, const struct wire_message *m, const struct w
 static void ask(struct taking *q, const struct pull_command *c, struct question *x, long bytes)
 {
     struct peers *p = q->peers;
-    int64_t deadline = c->deadline > 0 ? c->deadline : INT64_MAX;
-    int e = bytes < 0 ? (int)bytes : link_ask(p, c->member, p->buffer, (size_t)bytes, deadline, answered, x);
+    int64_t deadline = c->deadline > 0 ? c->deadline : INT64_MAX, until = deadline;
+    if (x->n && deadline < INT64_MAX - PULL_FORGET_NS)
+        until += PULL_FORGET_NS; /* the puller gives up at the deadline; a lease that comes later is to be released */
+    int e = bytes < 0 ? (int)bytes : link_ask(p, c->member, p->buffer, (size_t)bytes, deadline, until, answered, x);
     if (e < 0) {
         pull_tell_plain(q, x->tells, x->id, e);
         free(x);
@@ -179,7 +180,7 @@ void pull_corrupt(struct taking *q, const struct pull_command *c)
 
 /* ---- answers ---- */
 
-/* What lies outside of the owner's pool, or has checksums of segments, which no message brings yet, is no grant. */
+/* What lies outside of the owner's pool is no grant. */
 static void read_lease(const struct peers *p, uint16_t member, int32_t status, const struct wire_lease *l,
                        struct pull_grant *out)
 {
@@ -190,10 +191,6 @@ static void read_lease(const struct peers *p, uint16_t member, int32_t status, c
         out->status = -EBADMSG;
         return;
     }
-    if (l->segment) {
-        out->status = -EOPNOTSUPP;
-        return;
-    }
     out->terms = (struct lease_terms){.lease = l->id,
                                       .generation = l->generation,
                                       .offset = l->offset,
@@ -202,7 +199,8 @@ static void read_lease(const struct peers *p, uint16_t member, int32_t status, c
                                       .checksum = l->checksum,
                                       .lineage = l->lineage,
                                       .ttl_ns = (int64_t)l->duration,
-                                      .slot = l->slot};
+                                      .slot = l->slot,
+                                      .segment_log2 = l->segment};
 }
 
 /* Any member may know: where they are too many to be named, the puller takes it for a home that says nothing. */
@@ -256,9 +254,8 @@ static void tell_answers(const struct question *x, struct wire_reader *items)
     }
     for (uint32_t i = n; i < x->n; i++) /* behind the run's end */
         a->answer[i] = (struct pull_answer){.says = HOME_SKIPPED};
-    pull_give(x->part, &(struct pull_event){
-                           .kind = x->tells, .id = x->id, .member = x->member, .answers = a->answer, .n = x->n});
-    free(a);
+    struct pull_event ev = {.kind = x->tells, .id = x->id, .member = x->member, .n = x->n};
+    pull_give_summed(x->part, &ev, a->answer, NULL, a);
 }
 
 static void tell_grants(const struct question *x, struct wire_reader *items)
@@ -270,8 +267,8 @@ static void tell_grants(const struct question *x, struct wire_reader *items)
         read_lease(x->part->peers, x->member, item.leased.status, &item.leased.lease, &g[n]);
         n++;
     }
-    pull_give(x->part, &(struct pull_event){.kind = x->tells, .id = x->id, .member = x->member, .grants = g, .n = n});
-    free(g);
+    struct pull_event ev = {.kind = x->tells, .id = x->id, .member = x->member, .n = n};
+    pull_give_summed(x->part, &ev, NULL, g, g);
 }
 
 static void tell_small(const struct question *x, int32_t status, const struct wire_message *m,

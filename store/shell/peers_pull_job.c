@@ -2,11 +2,14 @@
  *
  * A job is kept from the message's coming until the puller is done with it, also where its session has gone: its memory
  * is written until then. Memory named by address belongs to a client of this very process: an embedded node's. The
- * kernel says whose a session's socket is (SO_PEERCRED), so no other process can name an address here.
+ * kernel says whose a session's socket is (SO_PEERCRED), so no other process can name an address here. Others name a
+ * buffer that their connection has registered; where it has none of this number, as after a new attachment, the answer
+ * waits until what was begun over the earlier one writes no more: the client goes on to use the memory then.
  */
 #include "store/shell/peers_pull.h"
 
 #include "store/berth.h"
+#include "store/shell/buffers.h"
 #include "store/shell/session.h"
 
 #include <errno.h>
@@ -21,6 +24,7 @@ _Static_assert((int)MSG_PULL_VERIFY == (int)PULL_VERIFY && (int)MSG_PULL_WAIT ==
                    (int)MSG_PULL_FRESH == (int)PULL_FRESH && (int)MSG_PULL_PREFIX == (int)PULL_PREFIX,
                "flags are passed on");
 _Static_assert((int)MSG_PULL_REPLICA == (int)PULL_REPLICA && (int)MSG_PULL_BUFFER == (int)PULL_BUFFER, "kinds, too");
+_Static_assert(MSG_PULL_RANGES == PULL_RANGES_MAX, "and bounds");
 _Static_assert(MSG_PULL_KEYS <= PULL_KEYS_MAX, "a message is one request");
 _Static_assert(sizeof(struct msg_pull_range) == sizeof(struct pull_range), "ranges are passed on");
 
@@ -32,6 +36,8 @@ struct job {
     struct msg_head head;
     struct msg_head cancel;   /* to be answered behind it */
     struct msg_pull *message; /* until it is begun */
+    struct buffer *buffer;    /* that it writes into, or NULL; this is one of its users */
+    int32_t refused;          /* its answer, once the session's orphans are quiet; 0: it is none yet */
     uint32_t count;
     bool orphan;    /* nobody is to be answered */
     bool to_cancel; /* in the next turn */
@@ -48,6 +54,11 @@ static void job_free(struct taking *q, struct job *j)
 {
     TAILQ_REMOVE(&q->jobs, j, entry);
     pull_table_remove(&q->jobs_by_id, &j->by_id);
+    if (j->buffer) {
+        buffer_leave(j->buffer);
+        q->jobs_due = true; /* one that was refused may wait for this */
+        q->peers->again = true;
+    }
     free(j->message);
     free(j);
 }
@@ -127,6 +138,40 @@ static void answer_absent(struct session *to, const struct msg_pull *m)
 
 /* ---- requests: from dispatch ---- */
 
+/* Whether everything that is to be written lies in the buffer. */
+static bool within(const struct buffer *b, const struct msg_pull *m)
+{
+    const struct msg_pull_key *k = (const struct msg_pull_key *)(m + 1);
+    for (uint32_t i = 0; i < m->count; i++, k = msg_pull_next(k)) {
+        const struct msg_pull_range *r = msg_pull_ranges(k);
+        if (k->to > b->bytes || k->room > b->bytes - k->to)
+            return false;
+        for (uint32_t a = 0; a < k->n_ranges; a++) {
+            if (r[a].to > b->bytes || r[a].length > b->bytes - r[a].to)
+                return false;
+        }
+    }
+    return true;
+}
+
+static void job_new(struct peers *p, const struct session *from, const struct msg_pull *m, struct buffer *buffer,
+                    int32_t refused)
+{
+    struct taking *q = p->pull;
+    struct job *j = pull_memory(sizeof *j);
+    j->id = ++q->last_job;
+    j->session = from->id;
+    j->head = m->head;
+    j->buffer = buffer;
+    j->refused = refused;
+    j->message = pull_memory(m->head.bytes);
+    memcpy(j->message, m, m->head.bytes);
+    TAILQ_INSERT_TAIL(&q->jobs, j, entry);
+    pull_table_add(&q->jobs_by_id, &j->by_id, pull_table_mix(j->id));
+    q->jobs_due = true;
+    p->again = true;
+}
+
 void peers_pull(struct peers *p, struct session *from, const struct msg_pull *m)
 {
     if (!p || !p->pull || p->stopping) {
@@ -136,17 +181,14 @@ void peers_pull(struct peers *p, struct session *from, const struct msg_pull *m)
     } else if (m->kind == MSG_PULL_BUFFER && from->pid != getpid()) {
         session_answer(from, &m->head, -EOPNOTSUPP, 0);
     } else {
-        struct taking *q = p->pull;
-        struct job *j = pull_memory(sizeof *j);
-        j->id = ++q->last_job;
-        j->session = from->id;
-        j->head = m->head;
-        j->message = pull_memory(m->head.bytes);
-        memcpy(j->message, m, m->head.bytes);
-        TAILQ_INSERT_TAIL(&q->jobs, j, entry);
-        pull_table_add(&q->jobs_by_id, &j->by_id, pull_table_mix(j->id));
-        q->jobs_due = true;
-        p->again = true;
+        struct buffer *buffer = m->kind == MSG_PULL_REGISTERED ? buffer_take(from, m->buffer) : NULL;
+        bool lies = buffer && !within(buffer, m);
+        if (lies) {
+            buffer_leave(buffer);
+            session_answer(from, &m->head, -EFAULT, 0);
+        } else {
+            job_new(p, from, m, buffer, m->kind == MSG_PULL_REGISTERED && !buffer ? -EBADF : 0);
+        }
     }
 }
 
@@ -168,6 +210,7 @@ void peers_cancel_pull(struct peers *p, struct session *from, const struct msg_c
 
 void peers_session_gone(struct peers *p, uint64_t session)
 {
+    home_waits_gone(p, session);
     struct taking *q = p ? p->pull : NULL;
     struct job *j;
     if (!q)
@@ -201,7 +244,8 @@ static void look(const struct server *s, const struct msg_pull *m, struct pull_k
             .counter = h->version, .region = h->region ? atomic_load(&super->region_ids[h->region]) : super->region_id};
 }
 
-static void begin(struct taking *q, struct job *j)
+/* more: another event follows. */
+static void begin(struct taking *q, struct job *j, bool more)
 {
     struct server *s = q->peers->server;
     const struct msg_pull *m = j->message;
@@ -213,7 +257,7 @@ static void begin(struct taking *q, struct job *j)
                                     .route = k->route,
                                     .n_ranges = k->n_ranges,
                                     .ranges = (const struct pull_range *)(const void *)msg_pull_ranges(k),
-                                    .buffer = m->buffer,
+                                    .buffer = j->buffer ? (uint64_t)(uintptr_t)j->buffer->base : m->buffer,
                                     .to = k->to,
                                     .room = k->room};
         look(s, m, &keys[i]);
@@ -222,7 +266,7 @@ static void begin(struct taking *q, struct job *j)
     struct pull_request request = {.id = j->id,
                                    .keys = keys,
                                    .n_keys = m->count,
-                                   .destination = m->kind == MSG_PULL_BUFFER ? PULL_BUFFER : PULL_REPLICA,
+                                   .destination = m->kind == MSG_PULL_REPLICA ? PULL_REPLICA : PULL_BUFFER,
                                    .flags = m->flags,
                                    .sample = s->settings.verify,
                                    .lineage = m->lineage,
@@ -231,8 +275,31 @@ static void begin(struct taking *q, struct job *j)
     struct msg_pull *message = j->message;
     j->message = NULL;
     j->head.flags = m->flags;
-    pull_give(q, &(struct pull_event){.kind = EV_PULL_REQUEST, .request = &request}); /* the job may be gone after it */
+    /* The job may be gone after it. */
+    pull_give(q, &(struct pull_event){.kind = EV_PULL_REQUEST, .request = &request, .more = more});
     free(message);
+}
+
+/* Pulls of an earlier connection that may write into memory of this one's client. */
+static bool has_orphans(const struct taking *q, uint64_t session)
+{
+    const struct job *j;
+    TAILQ_FOREACH(j, &q->jobs, entry)
+    {
+        if (j->orphan && j->buffer && j->session == session)
+            return true;
+    }
+    return false;
+}
+
+static void refuse(struct taking *q, struct job *j)
+{
+    struct session *to = j->orphan ? NULL : sessions_find(q->peers->server, j->session);
+    if (to)
+        session_answer(to, &j->head, j->refused, 0);
+    if (to && j->has_cancel)
+        session_answer(to, &j->cancel, 0, 0);
+    job_free(q, j);
 }
 
 /* The first that is due; what one leads to may take others off the list. */
@@ -241,7 +308,7 @@ static struct job *job_due(struct taking *q)
     struct job *j;
     TAILQ_FOREACH(j, &q->jobs, entry)
     {
-        if (j->message || j->to_cancel)
+        if (j->refused ? j->orphan || !has_orphans(q, j->session) : j->message || j->to_cancel)
             return j;
     }
     return NULL;
@@ -250,15 +317,22 @@ static struct job *job_due(struct taking *q)
 void jobs_turn(struct taking *q)
 {
     struct job *j;
+    bool more = false;
     if (!q->jobs_due)
         return;
     q->jobs_due = false;
     while ((j = job_due(q))) {
-        if (j->message) {
-            begin(q, j);
+        if (j->refused) {
+            refuse(q, j);
+        } else if (j->message) {
+            begin(q, j, true); /* those that came together are asked for together */
+            more = true;
         } else {
             j->to_cancel = false;
             pull_give(q, &(struct pull_event){.kind = EV_PULL_CANCEL, .id = j->id});
+            more = false;
         }
     }
+    if (more)
+        pull_give(q, &(struct pull_event){.kind = EV_PULL_TICK});
 }

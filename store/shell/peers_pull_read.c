@@ -27,6 +27,7 @@ struct hash_op {
     struct pull_target target;
     XXH3_state_t *hash;
     struct pull_part *parts;
+    uint8_t *scratch;     /* the puller's, until this has been told */
     uint32_t n_parts, at; /* at: the current one */
     uint64_t done;        /* bytes of it */
     uint64_t *sums;
@@ -42,7 +43,7 @@ int pull_reads_open(struct taking *q)
 /* Where the target's bytes lie. A buffer's name is its address: jobs take it from this process's own clients only. */
 static void *target_at(const struct taking *q, const struct pull_target *t, uint64_t at, uint64_t n)
 {
-    if (t->kind == PULL_BUFFER)
+    if (t->kind != PULL_REPLICA)
         return (void *)(uintptr_t)(t->name + at);
     return replica_at(q, t->name, at, n);
 }
@@ -112,7 +113,7 @@ void pull_read(struct taking *q, const struct pull_command *c)
                              .progress = progress,
                              .complete = complete,
                              .owner = r};
-    r->hash = XXH3_createState();
+    r->hash = c->whole ? XXH3_createState() : NULL;
     if (r->hash)
         XXH3_64bits_reset(r->hash);
     pull_table_add(&q->reads, &r->by_id, pull_table_mix(r->id));
@@ -158,6 +159,7 @@ void pull_hash(struct taking *q, const struct pull_command *c)
     struct hash_op *h = pull_memory(sizeof *h);
     h->target = c->target;
     h->n_parts = c->n;
+    h->scratch = c->scratch;
     h->parts = pull_memory(c->n * sizeof *h->parts);
     h->sums = pull_memory(c->n * sizeof *h->sums);
     h->hash = XXH3_createState();
@@ -177,7 +179,8 @@ static uint64_t hash_piece(struct taking *q, struct hash_op *h, uint64_t room)
 {
     const struct pull_part *part = &h->parts[h->at];
     uint64_t n = part->length - h->done < room ? part->length - h->done : room;
-    const void *at = target_at(q, &h->target, part->at + h->done, n);
+    uint64_t place = part->at + h->done;
+    const void *at = part->scratch ? h->scratch + place : target_at(q, &h->target, place, n);
     if (!at) {
         hash_end(q, h, -EFAULT);
         return room;

@@ -13,7 +13,7 @@
 #define ROOM_NS INT64_C(1000000000) /* a slot is waited for at most so long: what is held or pinned may never go */
 #define DRAFT_CHAINS 4096u
 
-enum core_kind { CORE_RESERVE, CORE_SEAL, CORE_ABORT };
+enum core_kind { CORE_RESERVE, CORE_SUMS, CORE_SEAL, CORE_ABORT, CORE_WAIT };
 
 struct core_op {
     struct told told;
@@ -23,6 +23,9 @@ struct core_op {
     enum core_kind kind;
     uint64_t fetch;      /* the puller's id of RESERVE and SEAL */
     struct draft *draft; /* SEAL, ABORT */
+    core_wait_fn *done;  /* WAIT, with what follows */
+    void (*drop)(void *arg);
+    void *arg;
     _Alignas(8) uint8_t message[];
 };
 
@@ -110,9 +113,24 @@ void replica_reserve(struct taking *q, const struct pull_command *c)
     struct core_op *o = op_new(q, CORE_RESERVE, MSG_CREATE, sizeof(struct msg_create) + key->size);
     struct msg_create *m = (struct msg_create *)o->message;
     o->fetch = c->id;
-    m->object = (struct msg_object){
-        .lineage = c->terms->lineage, .size = (uint32_t)c->terms->size, .ns = key->ns, .key_size = (uint16_t)key->size};
+    m->object = (struct msg_object){.lineage = c->terms->lineage,
+                                    .size = (uint32_t)c->terms->size,
+                                    .ns = key->ns,
+                                    .key_size = (uint16_t)key->size,
+                                    .segment = c->terms->segment_log2};
     memcpy(m + 1, key->data, key->size);
+    op_send(q, o);
+}
+
+/* The list goes ahead of the seal, which is refused if the checksum does not prove it. */
+static void send_sums(struct taking *q, const struct draft *d, const struct lease_terms *t)
+{
+    size_t bytes = t->n_sums * sizeof *t->sums;
+    struct core_op *o = op_new(q, CORE_SUMS, MSG_SUMS, sizeof(struct msg_sums) + bytes);
+    struct msg_sums *m = (struct msg_sums *)o->message;
+    m->token = d->token;
+    m->count = t->n_sums;
+    memcpy(m + 1, t->sums, bytes);
     op_send(q, o);
 }
 
@@ -123,6 +141,8 @@ void replica_seal(struct taking *q, const struct pull_command *c)
         pull_tell_plain(q, EV_PULL_SEALED, c->id, BERTH_ESTALE);
         return;
     }
+    if (c->terms->n_sums)
+        send_sums(q, d, c->terms);
     struct core_op *o = op_new(q, CORE_SEAL, NODE_SEAL_ORIGIN, sizeof(struct node_seal_origin));
     struct node_seal_origin *m = (struct node_seal_origin *)o->message;
     o->fetch = c->id;
@@ -152,6 +172,36 @@ void replica_abort(struct taking *q, const struct pull_command *c)
         abort_draft(q, d);
 }
 
+void core_wait(struct taking *q, const struct key_ref *key, bool written, int64_t deadline, core_wait_fn *done,
+               void (*drop)(void *arg), void *arg)
+{
+    size_t padded = (key->size + 7u) & ~7u;
+    struct core_op *o = op_new(q, CORE_WAIT, MSG_WAIT, sizeof(struct msg_wait) + sizeof(struct msg_wait_key) + padded);
+    struct msg_wait *m = (struct msg_wait *)o->message;
+    struct msg_wait_key *k = (struct msg_wait_key *)(m + 1);
+    o->done = done;
+    o->drop = drop;
+    o->arg = arg;
+    m->head.deadline = deadline;
+    m->count = 1;
+    m->flags = written ? MSG_WAIT_WRITTEN : 0;
+    *k = (struct msg_wait_key){.ns = key->ns, .key_size = (uint16_t)key->size};
+    memcpy(k + 1, key->data, key->size);
+    op_send(q, o);
+}
+
+static void op_free(struct core_op *o)
+{
+    if (o->kind == CORE_WAIT)
+        o->drop(o->arg);
+    free(o);
+}
+
+static int64_t deadline_of(const struct core_op *o, const struct msg_head *m)
+{
+    return o->kind == CORE_WAIT ? m->deadline : o->kind == CORE_RESERVE ? (int64_t)m->stamp + ROOM_NS : INT64_MAX;
+}
+
 void replica_turn(struct taking *q)
 {
     struct server *s = q->peers->server;
@@ -161,7 +211,7 @@ void replica_turn(struct taking *q)
         TAILQ_REMOVE(&q->waiting, o, entry);
         m->id = ++q->last_message;
         m->stamp = (uint64_t)peers_mono(q->peers);
-        m->deadline = o->kind == CORE_RESERVE ? (int64_t)m->stamp + ROOM_NS : INT64_MAX;
+        m->deadline = deadline_of(o, m);
         pull_table_add(&q->asked, &o->by_message, pull_table_mix(m->id));
         dispatch(s, &(struct node_event){.kind = EV_REQUEST, .session = NODE_PULLER, .message = m});
     }
@@ -217,8 +267,12 @@ void peers_reply(struct peers *p, const struct msg_reply *r)
         reserved(q, o, r);
     } else if (o->kind == CORE_SEAL) {
         sealed(q, o, r);
+    } else if (o->kind == CORE_WAIT) {
+        o->done(o->arg, r->status >= 0 && r->count == 1 ? *(const uint8_t *)(r + 1) : WAIT_OPEN);
+        free(o);
     } else {
-        draft_gone(q, o->draft);
+        if (o->kind == CORE_ABORT)
+            draft_gone(q, o->draft);
         free(o);
     }
     p->again = true; /* the session may be ready for the next one */
@@ -233,12 +287,12 @@ void replica_close(struct taking *q)
     for (unsigned i = 0; q->asked.chain && i < 2; i++) {
         while ((o = TAILQ_FIRST(lists[i]))) {
             TAILQ_REMOVE(lists[i], o, entry);
-            free(o);
+            op_free(o);
         }
     }
     for (struct pull_link *l; q->asked.chain && (l = pull_table_any(&q->asked, &at));) {
         pull_table_remove(&q->asked, l);
-        free(CONTAINER(l, struct core_op, by_message));
+        op_free(CONTAINER(l, struct core_op, by_message));
     }
     at = 0;
     for (struct pull_link *l; q->drafts.chain && (l = pull_table_any(&q->drafts, &at));) {

@@ -94,6 +94,40 @@ void serve_part_state(struct peers *p, struct link *from, const struct wire_mess
         link_refuse(from, WIRE_STATE, m->head.id, -EIO);
 }
 
+/* ---- SUMS ---- */
+
+#define SUMMED_HEAD 8u /* bytes of an item before its list */
+
+static struct wire_item summed(const struct node *n, const struct wire_item *asked, uint32_t room)
+{
+    uint32_t count = 0;
+    const uint64_t *sums = node_sums(n, asked->sums.slot, asked->sums.generation, &count);
+    if (!sums || count > WIRE_SUMS_MAX)
+        return (struct wire_item){.summed = {.status = BERTH_ESTALE}};
+    if (SUMMED_HEAD + count * sizeof *sums > room)
+        return (struct wire_item){.summed = {.status = -EMSGSIZE}};
+    return (struct wire_item){.summed = {.n = (uint16_t)count, .list = sums}};
+}
+
+/* As many as fit one message, in order: who asked asks again for the others. The lists of tails are little-endian. */
+void serve_part_sums(struct peers *p, struct link *from, const struct wire_message *m, struct wire_reader *items,
+                     int64_t deadline)
+{
+    struct wire_message answer = {.head = {.op = WIRE_SUMMED, .id = m->head.id}};
+    struct wire_item item;
+    struct wire_writer w;
+    size_t room = from->other.largest < sizeof p->buffer ? from->other.largest : sizeof p->buffer;
+    (void)deadline;
+    int e = wire_begin(&w, p->buffer, room, &answer);
+    while (e == 0 && wire_next(items, &item) == 1) {
+        item = summed(p->server->node, &item, w.count ? UINT32_MAX : (uint32_t)(room - w.used));
+        e = wire_add(&w, &item);
+    }
+    long n = e == 0 || (e == -ENOSPC && w.count) ? wire_end(&w) : e;
+    if (n < 0 || link_answer(from, m->head.id, p->buffer, (size_t)n) < 0)
+        link_refuse(from, WIRE_SUMS, m->head.id, -EIO);
+}
+
 /* ---- commands ---- */
 
 static void recall(struct serve_part *s, const struct lease_answer *a)
@@ -279,6 +313,7 @@ int64_t serve_part_timer(const struct peers *p)
 void serve_part_turn(struct peers *p, int64_t now)
 {
     give_back_all(p->serve);
+    promises_due(p->serve);
     if (corrupt_turn(p->serve, now))
         p->again = true;
 }

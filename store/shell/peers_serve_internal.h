@@ -29,6 +29,9 @@ struct promise {
     uint8_t kind;        /* promise_kind */
     bool used;
     bool run;                   /* PREFIX: the answer ends before the first key that has none */
+    bool due;                   /* what it waited for has become of its key: */
+    uint8_t state;              /* msg_wait_state */
+    struct awaited *awaited;    /* LEASE with WAIT, until it has waited; NULL */
     struct lease_grant *answer; /* RENEW: n of them; status, duration_ns */
     serve_granted_fn *done;     /* GRANT */
     void *arg;
@@ -71,6 +74,7 @@ struct cleared {
 
 struct serve_part {
     struct peers *peers;
+    bool due; /* some promise is */
     struct promise *promise;
     uint32_t promises_used, promises_room, promise_free;
     struct serving *serving;
@@ -100,6 +104,7 @@ void serve_give_back(struct serve_part *s, const struct lease_event *from, uint6
 void promise_answered(struct serve_part *s, const struct node_command *c); /* LEASED, RENEWED */
 void promises_end(struct serve_part *s, uint32_t serial);                  /* of a link that has ended */
 void promises_free(struct serve_part *s);
+void promises_due(struct serve_part *s); /* those that have waited for their keys; turn context */
 
 bool corrupt_turn(struct serve_part *s, int64_t now); /* true: there is more to do at once */
 void corrupt_free(struct serve_part *s);

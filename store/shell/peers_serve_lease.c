@@ -1,4 +1,7 @@
-/* peers_serve_lease.c: LEASE and RENEW: the core answers at once, or after the commit that moves the lease horizon. */
+/* peers_serve_lease.c: LEASE and RENEW: the core answers at once, or after the commit that moves the lease horizon. A
+ * LEASE of one key with WAIT that is not there waits until its writer has sealed it, or is lost. */
+#include "store/berth.h"
+#include "store/shell/peers_pull.h"
 #include "store/shell/peers_serve_internal.h"
 
 #include <errno.h>
@@ -6,6 +9,14 @@
 #include <string.h>
 
 #define LEASED_BYTES 96u /* an item of LEASED at most */
+
+#define AWAIT_MAX_NS INT64_C(30000000000) /* a key is waited for at most so long for a peer */
+
+struct awaited {
+    int64_t ttl_ns, deadline;
+    struct key_ref key; /* its bytes follow */
+    uint8_t bytes[];
+};
 
 /* ---- promises ---- */
 
@@ -34,7 +45,9 @@ static struct promise *promise_take(struct serve_part *s)
 static void promise_end(struct serve_part *s, struct promise *q)
 {
     free(q->answer);
+    free(q->awaited);
     q->answer = NULL;
+    q->awaited = NULL;
     q->used = false;
     q->generation++;
     q->next = s->promise_free;
@@ -98,6 +111,33 @@ static void give_back_from(struct serve_part *s, const struct lease_answer *a, u
     }
 }
 
+/* ---- waiting for a key ---- */
+
+struct core_question {
+    struct serve_part *part;
+    uint64_t request;
+};
+
+static void key_waited(void *arg, unsigned state)
+{
+    struct core_question *x = arg;
+    uint32_t part;
+    struct promise *q = promise_find(x->part, x->request, &part);
+    if (q) {
+        q->state = (uint8_t)state;
+        q->due = x->part->due = true;
+        x->part->peers->again = true;
+    }
+    free(x);
+}
+
+static void wait_for_key(struct serve_part *s, struct promise *q)
+{
+    struct core_question *x = pull_memory(sizeof *x);
+    *x = (struct core_question){.part = s, .request = request_of(s, q, 0)};
+    core_wait(s->peers->pull, &q->awaited->key, true, q->awaited->deadline, key_waited, free, x);
+}
+
 static void leased(struct serve_part *s, struct promise *q, const struct lease_answer *a)
 {
     struct link *l = link_serial(s->peers, q->serial);
@@ -153,6 +193,12 @@ void promise_answered(struct serve_part *s, const struct node_command *c)
     } else if (q->kind == PROMISE_RENEW) {
         renewed(s, q, c->lease, part);
     } else if (q->kind == PROMISE_LEASE) {
+        bool absent = c->lease->status == 0 && c->lease->n == 1 && c->lease->grant[0].status == -ENOENT;
+        if (absent && q->awaited && !q->waits && link_serial(s->peers, q->serial)) {
+            q->waits = 1; /* once */
+            wait_for_key(s, q);
+            return;
+        }
         leased(s, q, c->lease);
         promise_end(s, q);
     } else {
@@ -216,13 +262,52 @@ static void ask_lease(struct serve_part *s, struct link *from, const struct prom
     dispatch(s->peers->server, &ev);
 }
 
+static int32_t lost_status(unsigned state)
+{
+    return state == WAIT_ABORTED ? BERTH_EABORTED : state == WAIT_DIED ? BERTH_EDIED : -ENOENT;
+}
+
+void promises_due(struct serve_part *s)
+{
+    struct peers *p = s->peers;
+    bool due = s->due;
+    s->due = false;
+    for (uint32_t i = 0; due && i < s->promises_used; i++) {
+        struct promise *q = &s->promise[i];
+        struct link *l = q->used && q->due ? link_serial(p, q->serial) : NULL;
+        if (!l)
+            continue;
+        q->due = false;
+        if (q->state == WAIT_READY) {
+            ask_lease(s, l, q, &q->awaited->key, q->awaited->ttl_ns);
+            continue; /* where q lies now is not known */
+        }
+        struct lease_grant none = {.status = lost_status(q->state)};
+        if (send_leased(p, l, q, &none, 1) < 0)
+            link_refuse(l, WIRE_LEASE, q->id, none.status);
+        promise_end(s, q);
+    }
+}
+
+/* NULL: it is answered at once. */
+static struct awaited *awaited_new(const struct key_ref *key, int64_t ttl_ns, int64_t now, int64_t deadline)
+{
+    struct awaited *a = malloc(sizeof *a + key->size);
+    if (a) {
+        *a = (struct awaited){.ttl_ns = ttl_ns, .deadline = deadline, .key = *key};
+        a->deadline = deadline < now + AWAIT_MAX_NS ? deadline : now + AWAIT_MAX_NS;
+        memcpy(a->bytes, key->data, key->size);
+        a->key.data = a->bytes;
+    }
+    return a;
+}
+
 void serve_part_lease(struct peers *p, struct link *from, const struct wire_message *m, struct wire_reader *items,
                       int64_t deadline)
 {
     struct key_ref keys[LEASE_KEYS_MAX];
     struct wire_item item;
     uint32_t n = 0;
-    (void)deadline;
     while (n < LEASE_KEYS_MAX && wire_next(items, &item) == 1)
         keys[n++] = item.key;
     bool fits = WIRE_HEAD + (n + 1) * LEASED_BYTES <= from->other.largest;
@@ -232,6 +317,8 @@ void serve_part_lease(struct peers *p, struct link *from, const struct wire_mess
         return;
     }
     q->run = m->head.flags & WIRE_PREFIX;
+    if (n == 1 && m->head.flags & WIRE_WAIT)
+        q->awaited = awaited_new(&keys[0], (int64_t)m->ttl, peers_mono(p), deadline);
     ask_lease(p->serve, from, q, keys, (int64_t)m->ttl);
 }
 

@@ -254,6 +254,7 @@ static char *report_status(const struct server *s)
     json_object_set_new(o, "peers", peers_report(s->peers));
     json_object_set_new(o, "home", home_part_report(s->peers));
     json_object_set_new(o, "remote", peers_remote_report(s->peers, &st));
+    json_object_set_new(o, "pull", peers_pull_report(s->peers));
     json_object_set_new(o, "settings", settings_json(&s->settings));
     return text_of(o);
 }

@@ -1,6 +1,7 @@
 #include "store/shell/session.h"
 
 #include "store/berth.h"
+#include "store/shell/buffers.h"
 #include "store/shell/dispatch.h"
 #include "store/shell/liveness.h"
 #include "store/shell/log.h"
@@ -30,7 +31,8 @@ struct session *session_make(struct server *s, uint64_t id)
     }
     c->server = s;
     c->id = id;
-    c->pid_fd = c->socket_fd = c->bell_fd = c->wake_fd = c->pins.fd = -1;
+    c->pid_fd = c->socket_fd = c->bell_fd = c->wake_fd = c->pins.fd = c->offered_fd = -1;
+    TAILQ_INIT(&c->buffers);
     return c;
 }
 
@@ -155,6 +157,7 @@ void session_connect(struct session *c, struct ring_shared *ring, int wake_fd)
 void session_disconnect(struct session *c)
 {
     peers_session_gone(c->server->peers, c->id);
+    buffers_drop(c);
     watch_drop(&c->socket_watch);
     watch_drop(&c->bell_watch);
     close_fd(&c->socket_fd);

@@ -4,14 +4,15 @@
 #ifndef BERTH_SHELL_SETTINGS_H
 #define BERTH_SHELL_SETTINGS_H
 
+#include "replication/wire.h"
 #include "store/memkind.h"
 #include "store/node.h"
 
 #define SETTINGS_CLASSES 32u
 #define SETTINGS_NAMESPACES 256u
-#define SETTINGS_PEERS 128u    /* members of the list, this node included */
-#define SETTINGS_NODE_NAME 64u /* bytes of a node's or a cluster's name, its NUL included */
-#define SETTINGS_ADDRESS 256u  /* bytes of an address, its NUL included */
+#define SETTINGS_PEERS 128u                     /* members of the list, this node included */
+#define SETTINGS_NODE_NAME (WIRE_NAME_MAX + 1)  /* bytes of a node's or a cluster's name, its NUL included */
+#define SETTINGS_ADDRESS (WIRE_ADDRESS_MAX + 1) /* bytes of an address, its NUL included */
 #define SETTINGS_WEIGHT_MAX 65535u
 #define SETTINGS_OBJECTS_LEAST 4096u
 

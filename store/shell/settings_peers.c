@@ -1,5 +1,5 @@
 /* settings_peers.c: the settings that make a node one of several: read, shown, and checked together. */
-#include "replication/peer.h"
+#include "replication/address.h"
 #include "store/shell/log.h"
 #include "store/shell/settings_value.h"
 
@@ -13,9 +13,6 @@
 #define SCHEME "tcp://"
 #define NAME_LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
 #define VERIFY_MAX 1000000000u
-
-_Static_assert(SETTINGS_NODE_NAME == WIRE_NAME_MAX + 1, "a name fits a HELLO");
-_Static_assert(SETTINGS_ADDRESS == WIRE_ADDRESS_MAX + 1, "an address fits a HELLO");
 
 /* ---- one value ---- */
 
@@ -59,20 +56,16 @@ static int number(const char *text, uint32_t most, uint32_t *out)
 /* tcp://HOST:PORT; -ERANGE: a wildcard, which is no address that others can reach, and listens to everybody. */
 static int check_address(const char *text, bool port_0)
 {
-    uint32_t port;
+    struct address_text a;
     if (strncmp(text, SCHEME, strlen(SCHEME)) != 0 || strlen(text) >= SETTINGS_ADDRESS)
         return -EINVAL;
-    const char *host = text + strlen(SCHEME), *colon = strrchr(host, ':');
-    if (!colon || colon == host || number(colon + 1, 65535, &port) != 0 || (port == 0 && !port_0))
+    if (address_split(text, &a) < 0 || a.port < (port_0 ? 0 : 1))
         return -EINVAL;
-    bool brackets = *host == '[';
-    if (brackets ? colon[-1] != ']' : memchr(host, ':', (size_t)(colon - host)) != NULL)
-        return -EINVAL;
-    for (const char *c = host; *c; c++) {
+    for (const char *c = a.host; *c; c++) {
         if (!isgraph((unsigned char)*c) || strchr(",=*/", *c))
             return *c == '*' ? -ERANGE : -EINVAL;
     }
-    return peer_address_fits(text) ? 0 : -ERANGE;
+    return address_reachable(text) ? 0 : -ERANGE;
 }
 
 int parse_listen(const char *text, char *out, size_t size)
@@ -119,20 +112,7 @@ static int add_peer(struct settings *s, char *text)
 
 int parse_peers(struct settings *s, const char *text)
 {
-    char piece[SETTINGS_NODE_NAME + SETTINGS_ADDRESS + 16];
-    if (strcmp(text, "none") == 0)
-        return 0;
-    for (;;) {
-        size_t n = strcspn(text, ",");
-        if (n >= sizeof piece)
-            return -EINVAL;
-        memcpy(piece, text, n);
-        piece[n] = '\0';
-        int e = add_peer(s, piece);
-        if (e != 0 || text[n] == '\0')
-            return e;
-        text += n + 1;
-    }
+    return parse_list(s, text, add_peer);
 }
 
 int parse_verify(const char *text, uint32_t *out)

@@ -180,7 +180,7 @@ static int parse_metrics(const char *text, char *out, size_t size)
     return parse_text(text, out, size);
 }
 
-static int parse_class(struct settings *s, const char *text)
+static int parse_class(struct settings *s, char *text)
 {
     uint64_t bytes;
     int e = parse_size(text, 1, OBJECT_MAX, &bytes);
@@ -192,9 +192,9 @@ static int parse_class(struct settings *s, const char *text)
     return 0;
 }
 
-static int parse_classes(struct settings *s, const char *text)
+int parse_list(struct settings *s, const char *text, int (*one)(struct settings *s, char *piece))
 {
-    char piece[64];
+    char piece[SETTINGS_PIECE];
     if (strcmp(text, "none") == 0)
         return 0;
     for (;;) {
@@ -203,11 +203,16 @@ static int parse_classes(struct settings *s, const char *text)
             return -EINVAL;
         memcpy(piece, text, n);
         piece[n] = '\0';
-        int e = parse_class(s, piece);
+        int e = one(s, piece);
         if (e != 0 || text[n] == '\0')
             return e;
         text += n + 1;
     }
+}
+
+static int parse_classes(struct settings *s, const char *text)
+{
+    return parse_list(s, text, parse_class);
 }
 
 static int parse_mode(const char *text, uint32_t *out)

@@ -44,6 +44,12 @@ const char *value_units(unsigned index, int error);
 /* Bytes of a checked SIZE|PERCENT of the pool. */
 uint64_t value_share(const char *text, uint64_t pool);
 
+#define SETTINGS_PIECE (SETTINGS_NODE_NAME + SETTINGS_ADDRESS + 16) /* bytes of one of a list, its NUL included */
+
+/* "none", or pieces with commas between them: `one` is called for each, which it may cut, until one fails. What it
+ * returned, or -EINVAL: a piece is too long. */
+int parse_list(struct settings *s, const char *text, int (*one)(struct settings *s, char *piece));
+
 /* HOST:PORT that only processes of this host reach. */
 bool address_is_loopback(const char *text);
 

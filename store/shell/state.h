@@ -13,6 +13,7 @@
 #include "store/shell/settings.h"
 
 #include <pthread.h>
+#include <sys/queue.h>
 #include <sys/types.h>
 #include <uv.h>
 
@@ -30,6 +31,9 @@ struct owed {
     uint64_t id;
     uint32_t bytes; /* 0: free */
 };
+
+struct buffer;
+TAILQ_HEAD(buffer_list, buffer);
 
 struct session {
     struct server *server;
@@ -56,12 +60,17 @@ struct session {
     uint64_t touched; /* touches taken so far */
     struct owed owed[OWED_SLOTS];
     uint32_t owed_bytes, owed_count, owed_largest;
-    uint32_t pending;       /* bytes of the message that was popped and waits for room or its turn; 0: none */
-    int pending_status;     /* msg_check's of it */
-    uint32_t pending_reply; /* bytes that its reply may take in the ring */
-    uint8_t *message;       /* RING_MESSAGE_MAX */
-    int64_t taken_stamp;    /* when the client submitted the last message that was taken */
-    char *text;             /* of a query in parts */
+    uint32_t pending;                /* bytes of the message that was popped and waits for room or its turn; 0: none */
+    int pending_status;              /* msg_check's of it */
+    uint32_t pending_reply;          /* bytes that its reply may take in the ring */
+    uint8_t *message;                /* RING_MESSAGE_MAX */
+    int64_t taken_stamp;             /* when the client submitted the last message that was taken */
+    struct buffer_list buffers;      /* of this connection */
+    uint32_t n_buffers, last_buffer; /* last_buffer: number given last, of any connection */
+    uint64_t buffer_bytes;           /* of all of them */
+    int offered_fd;                  /* the descriptor that came last over the socket, -1; its cookie: */
+    uint64_t offered;
+    char *text; /* of a query in parts */
     size_t text_size;
     struct session *grave; /* closed ones are chained until they are freed */
 };

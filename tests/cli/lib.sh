@@ -169,6 +169,39 @@ berth_as_nobody()
     setpriv --reuid=65534 --regid=65534 --clear-groups /proc/self/fd/9 "$@"
 }
 
+# Listening sockets of a process, one "tcp ADDRESS" or "unix PATH" a line.
+sockets()
+{
+    python3 - "$1" <<'PYTHON'
+import os, sys
+inodes = set()
+for fd in os.listdir(f"/proc/{sys.argv[1]}/fd"):
+    try:
+        name = os.readlink(f"/proc/{sys.argv[1]}/fd/{fd}")
+    except OSError:
+        continue
+    if name.startswith("socket:["):
+        inodes.add(name[8:-1])
+for kind in ("tcp", "tcp6", "udp", "udp6", "raw", "raw6"):
+    try:
+        lines = open(f"/proc/{sys.argv[1]}/net/{kind}").read().splitlines()[1:]
+    except OSError:
+        continue
+    for f in map(str.split, lines):
+        if f[9] in inodes and (f[3] == "0A" or not kind.startswith("tcp")):
+            print(kind, f[1])
+for f in map(str.split, open(f"/proc/{sys.argv[1]}/net/unix").read().splitlines()[1:]):
+    if f[6] in inodes and int(f[3], 16) & 0x10000:
+        print("unix", f[7] if len(f) > 7 else "")
+PYTHON
+}
+
+reach() # ADDRESS: 0 if a connection to $port there is made
+{
+    python3 -c 'import socket, sys
+try: socket.create_connection((sys.argv[1], int(sys.argv[2])), 2)
+except OSError: sys.exit(1)' "$1" "$port"
+}
 finish()
 {
     evaluate_json

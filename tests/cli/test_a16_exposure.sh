@@ -4,33 +4,6 @@
 . "$(dirname "$0")/lib.sh"
 echo payload >"$scratch/in"
 
-# Listening sockets of a process, one "tcp ADDRESS" or "unix PATH" a line.
-sockets()
-{
-    python3 - "$1" <<'PYTHON'
-import os, sys
-inodes = set()
-for fd in os.listdir(f"/proc/{sys.argv[1]}/fd"):
-    try:
-        name = os.readlink(f"/proc/{sys.argv[1]}/fd/{fd}")
-    except OSError:
-        continue
-    if name.startswith("socket:["):
-        inodes.add(name[8:-1])
-for kind in ("tcp", "tcp6", "udp", "udp6", "raw", "raw6"):
-    try:
-        lines = open(f"/proc/{sys.argv[1]}/net/{kind}").read().splitlines()[1:]
-    except OSError:
-        continue
-    for f in map(str.split, lines):
-        if f[9] in inodes and (f[3] == "0A" or not kind.startswith("tcp")):
-            print(kind, f[1])
-for f in map(str.split, open(f"/proc/{sys.argv[1]}/net/unix").read().splitlines()[1:]):
-    if f[6] in inodes and int(f[3], 16) & 0x10000:
-        print("unix", f[7] if len(f) > 7 else "")
-PYTHON
-}
-
 http() # METHOD PATH: status code and body, from $port or the Unix socket $http_socket
 {
     python3 - "$1" "$2" "${port-}" "${http_socket-}" <<'PYTHON'
@@ -82,12 +55,6 @@ check "a loopback port" grep -qiE "^tcp 0100007F:$(printf '%04X' "${port:-0}")\$
 check "and nothing else" test "$(sockets "$pid" | wc -l)" -eq 2
 
 # From another network namespace, joined to this one by a pair of interfaces: neither its loopback nor our side answers.
-reach() # ADDRESS: 0 if a connection to the metrics port is made
-{
-    python3 -c 'import socket, sys
-try: socket.create_connection((sys.argv[1], int(sys.argv[2])), 2)
-except OSError: sys.exit(1)' "$1" "$port"
-}
 namespace=berth-a16-$$
 if [ "$(id -u)" = 0 ] && ip netns add "$namespace" 2>/dev/null; then
     ip link add "a16h$$" type veth peer name "a16n$$" && ip link set "a16n$$" netns "$namespace"

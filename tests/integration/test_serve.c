@@ -188,6 +188,37 @@ static void test_killed_reader(void **unused)
     end();
 }
 
+/* Given back while its bytes are on their way, and then the connection is reset: they may lie in sockets yet, so the
+ * slot is not free at once but when the lease would have ended (rule 23). */
+static void test_released_and_reset(void **unused)
+{
+    struct wire_lease l;
+    struct transfer t;
+    struct iovec at;
+    (void)unused;
+    start("4s", "100%");
+    put("big", 12 * MIB);
+    remote_open(&reader, address, "reader");
+    leases_ok(&reader, "big", &l);
+    remote_post(&reader, &t, &at, &l, got);
+    remote_release(&reader, l.id, 1);
+    expect_at_least("remote.serving", 1); /* the reader takes nothing: its sockets are full */
+    expect_at_least("counters.lease_releases", 1);
+    assert_int_equal(berth_remove(b, key_of("big"), NULL), 0);
+    remote_close(&reader);
+    expect_at_least("remote.broken_off", 1);
+    expect_number("remote.serving", 0);
+    int64_t until = berth_deadline(INT64_C(2000000000)); /* the quarantine of every slot is over by then */
+    while (berth_deadline(0) < until) {
+        assert_int_equal(daemon_number(b, "slots.retired"), 1);
+    }
+    payload_fill(payload, 12 * MIB, "next");
+    assert_int_equal(berth_put(b, key_of("next"), payload, 12 * MIB, NULL), BERTH_EFULL);
+    expect_at_least("counters.freed", 1);
+    assert_int_equal(berth_put(b, key_of("next"), payload, 12 * MIB, NULL), 0);
+    end();
+}
+
 /* Until so little of the lease is left, the reader's messages being answered meanwhile. */
 static void wait_left(const char *key, double ns)
 {
@@ -551,6 +582,7 @@ int main(void)
         cmocka_unit_test(test_reads_outside),
         cmocka_unit_test(test_removed_while_leased),
         cmocka_unit_test(test_killed_reader),
+        cmocka_unit_test(test_released_and_reset),
         cmocka_unit_test(test_renew),
         cmocka_unit_test(test_recall),
         cmocka_unit_test(test_quota),

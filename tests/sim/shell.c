@@ -87,6 +87,8 @@ static void carry_out(struct sim *s, const struct node_command *k)
         break;
     case CMD_PULL:
     case CMD_CANCEL_PULL:
+    case CMD_BUFFER:
+    case CMD_AWAIT_HOMES:
     case CMD_REVOKE:
     case CMD_QUERY:
         sim_violation(s, "a command that nobody asked for");

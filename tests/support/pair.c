@@ -191,6 +191,12 @@ void pair_up(struct pair *p)
 
 int pair_lease(struct pair *p, unsigned side, unsigned n, unsigned flags, int64_t deadline, uint64_t user)
 {
+    return pair_lease_until(p, side, n, flags, deadline, deadline, user);
+}
+
+int pair_lease_until(struct pair *p, unsigned side, unsigned n, unsigned flags, int64_t deadline, int64_t until,
+                     uint64_t user)
+{
     static uint8_t bytes[WIRE_MESSAGE_MAX];
     struct wire_writer w;
     struct wire_message m = {.head = {.op = WIRE_LEASE, .flags = (uint16_t)flags}};
@@ -201,7 +207,7 @@ int pair_lease(struct pair *p, unsigned side, unsigned n, unsigned flags, int64_
     }
     long size = wire_end(&w);
     assert_true(size > 0);
-    int err = peer_ask(p->side[side].peer, bytes, (size_t)size, deadline, user, p->now, NULL);
+    int err = peer_ask(p->side[side].peer, bytes, (size_t)size, deadline, until, user, p->now, NULL);
     pair_drain(p, side);
     return err;
 }

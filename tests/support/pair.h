@@ -64,6 +64,8 @@ void pair_up(struct pair *p);                    /* open, negotiate: must be up 
 
 /* LEASE of n keys, or a RELEASE. What peer_ask or peer_tell gave. */
 int pair_lease(struct pair *p, unsigned side, unsigned n, unsigned flags, int64_t deadline, uint64_t user);
+int pair_lease_until(struct pair *p, unsigned side, unsigned n, unsigned flags, int64_t deadline, int64_t until,
+                     uint64_t user);
 int pair_release(struct pair *p, unsigned side);
 /* Answers an open request by its place in open[]: each key with this status, or, `whole`, all of them at once. */
 int pair_answer(struct pair *p, unsigned side, uint32_t place, int32_t status, bool whole);

@@ -188,6 +188,7 @@ static void drain(struct world *w)
         case CMD_PULL_READ:
             send_read(w, c);
             break;
+        case CMD_PULL_WATCH:
         case CMD_PULL_CANCEL_READ:
             break; /* it completes as it would have */
         case CMD_PULL_RESERVE:

@@ -255,7 +255,7 @@ void remote_ask_only(struct remote *r, struct wire_message *m, const struct wire
     r->answered = false;
     m->head.id = 1; /* the peer gives another */
     size_t bytes = encode(r, m, items, n);
-    assert_int_equal(peer_ask(r->peer, r->buffer, bytes, now() + PATIENCE_NS, 0, now(), NULL), 0);
+    assert_int_equal(peer_ask(r->peer, r->buffer, bytes, now() + PATIENCE_NS, INT64_MAX, 0, now(), NULL), 0);
     pump(r);
     tcp_transport.flush(r->ctx);
 }

@@ -8,10 +8,17 @@
 #include <string.h>
 #include <cmocka.h>
 
-const unsigned wire_case_ops[] = {WIRE_HELLO,   WIRE_WELCOME, WIRE_REFUSE, WIRE_PING,    WIRE_PONG,    WIRE_GOODBYE,
-                                  WIRE_LEASE,   WIRE_LEASED,  WIRE_RENEW,  WIRE_RENEWED, WIRE_RELEASE, WIRE_RECALL,
-                                  WIRE_STATE,   WIRE_STATED,  WIRE_ASK,    WIRE_ANSWER,  WIRE_PUBLISH, WIRE_PUBLISHED,
-                                  WIRE_CORRUPT, WIRE_READ,    WIRE_DATA,   WIRE_CANCEL,  WIRE_DONE,    0};
+const unsigned wire_case_ops[] = {WIRE_HELLO,   WIRE_WELCOME,
+                                  WIRE_REFUSE,  WIRE_PING,
+                                  WIRE_PONG,    WIRE_GOODBYE,
+                                  WIRE_LEASE,   WIRE_LEASED,
+                                  WIRE_RENEW,   WIRE_RENEWED,
+                                  WIRE_RELEASE, WIRE_RECALL,
+                                  WIRE_STATE,   WIRE_STATED,
+                                  WIRE_ASK,     WIRE_ANSWER,
+                                  WIRE_PUBLISH, WIRE_PUBLISHED,
+                                  WIRE_CORRUPT, WIRE_SUMS,
+                                  WIRE_SUMMED,  0};
 
 /* ---- random contents ---- */
 
@@ -84,15 +91,6 @@ static void any_hello(struct wire_case *w, bool most)
     h->address = any_text(w->text[2], 0, WIRE_ADDRESS_MAX, most);
 }
 
-static void any_data(struct wire_message *m)
-{
-    m->data.offset = up_to(OBJECT_MAX);
-    if (m->head.flags & WIRE_ERROR)
-        m->data.status = any_error();
-    else
-        m->data.length = (uint32_t)up_to(OBJECT_MAX - m->data.offset);
-}
-
 static void any_body(struct wire_case *w, bool most)
 {
     struct wire_message *m = &w->m;
@@ -140,15 +138,6 @@ static void any_body(struct wire_case *w, bool most)
         m->corrupt.lease = one_to(UINT64_MAX);
         m->corrupt.version = any_version();
         any_key(&m->corrupt.key, w->bytes[WIRE_LEASES_MAX - 1], most);
-        break;
-    case WIRE_READ:
-        m->read.lease = one_to(UINT64_MAX);
-        m->read.generation = up_to(WIRE_GENERATION_MAX);
-        m->read.offset = up_to(WIRE_OFFSET_MAX - OBJECT_MAX);
-        m->read.length = one_to(OBJECT_MAX);
-        break;
-    case WIRE_DATA:
-        any_data(m);
         break;
     default:
         break;
@@ -233,6 +222,17 @@ static void any_item(struct wire_case *w, uint32_t at, bool most)
     case WIRE_RECALL:
         i->recall = one_to(UINT64_MAX);
         break;
+    case WIRE_SUMS:
+        i->sums.slot = (uint32_t)up_to(SLOT_NONE - 1);
+        i->sums.generation = up_to(WIRE_GENERATION_MAX);
+        break;
+    case WIRE_SUMMED:
+        i->summed.status = fine ? 0 : any_error();
+        i->summed.n = (uint16_t)(fine ? one_to(KEY_MAX / 8) : 0); /* of all that fits 256 times */
+        i->summed.list = w->bytes[at];
+        for (uint32_t k = 0; k < i->summed.n * 8u; k++)
+            w->bytes[at][k] = (uint8_t)draw();
+        break;
     case WIRE_ANSWER:
         any_answer(&i->answer, most);
         break;
@@ -251,17 +251,17 @@ static void any_item(struct wire_case *w, uint32_t at, bool most)
 static uint32_t any_head(struct wire_message *m, unsigned op)
 {
     static const uint8_t flags[WIRE_OPS] = {
-        [WIRE_HELLO] = 1, [WIRE_LEASE] = 7, [WIRE_ASK] = 5, [WIRE_PUBLISH] = 1, [WIRE_PUBLISHED] = 1, [WIRE_DATA] = 3};
+        [WIRE_HELLO] = 1, [WIRE_LEASE] = 5, [WIRE_ASK] = 5, [WIRE_PUBLISH] = 1, [WIRE_PUBLISHED] = 1};
     static const uint16_t items[WIRE_OPS] = {
-        [WIRE_LEASE] = 256,   [WIRE_LEASED] = 256, [WIRE_RENEW] = 1024, [WIRE_RENEWED] = 1024, [WIRE_RELEASE] = 1024,
-        [WIRE_RECALL] = 1024, [WIRE_ASK] = 256,    [WIRE_ANSWER] = 256, [WIRE_PUBLISH] = 256,  [WIRE_PUBLISHED] = 256};
+        [WIRE_LEASE] = 256,    [WIRE_LEASED] = 256,    [WIRE_RENEW] = 1024, [WIRE_RENEWED] = 1024,
+        [WIRE_RELEASE] = 1024, [WIRE_RECALL] = 1024,   [WIRE_ASK] = 256,    [WIRE_ANSWER] = 256,
+        [WIRE_PUBLISH] = 256,  [WIRE_PUBLISHED] = 256, [WIRE_SUMS] = 256,   [WIRE_SUMMED] = 256};
     m->head.op = (uint16_t)op;
     m->head.flags = (uint16_t)(draw() & flags[op]);
     m->head.counter = up_to(WIRE_COUNTER_MAX);
-    bool request = op == WIRE_READ || wire_reply_of(op);
-    if (request)
+    if (wire_reply_of(op))
         m->head.time_left = up_to(WIRE_NO_DEADLINE);
-    if (request || op >= WIRE_READ || wire_class(op) == WIRE_REPLY)
+    if (wire_class(op) != WIRE_ONE_WAY)
         m->head.id = one_to(UINT64_MAX);
     return items[op];
 }

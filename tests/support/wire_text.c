@@ -136,12 +136,6 @@ static void requests(struct out *o, const struct wire_message *m)
         reserved(o, 4);
         number(o, 8, "generation", m->state.generation);
         break;
-    case WIRE_READ:
-        number(o, 8, "lease", m->read.lease);
-        number(o, 8, "generation", m->read.generation);
-        number(o, 8, "offset", m->read.offset);
-        number(o, 8, "length", m->read.length);
-        break;
     default:
         break;
     }
@@ -176,11 +170,6 @@ static void others(struct out *o, const struct wire_message *m)
         number(o, 8, "lease", m->corrupt.lease);
         version(o, &m->corrupt.version);
         key(o, &m->corrupt.key);
-        break;
-    case WIRE_DATA:
-        number(o, 8, "offset", m->data.offset);
-        number(o, 4, "length", m->data.length);
-        error(o, "status", m->data.status);
         break;
     default:
         requests(o, m);
@@ -228,6 +217,14 @@ static void entry(struct out *o, const struct wire_entry *e)
     key(o, &e->key);
 }
 
+static void sum(struct out *o, const uint8_t *bytes)
+{
+    uint64_t v = 0;
+    for (unsigned i = 8; i-- > 0;)
+        v = v << 8 | bytes[i];
+    mask(o, 8, "sum", v);
+}
+
 static void item(struct out *o, unsigned op, const struct wire_item *i)
 {
     switch (op) {
@@ -256,6 +253,18 @@ static void item(struct out *o, unsigned op, const struct wire_item *i)
         break;
     case WIRE_RECALL:
         number(o, 8, "lease", i->recall);
+        break;
+    case WIRE_SUMS:
+        number(o, 4, "slot", i->sums.slot);
+        reserved(o, 4);
+        number(o, 8, "generation", i->sums.generation);
+        break;
+    case WIRE_SUMMED:
+        error(o, "status", i->summed.status);
+        number(o, 2, "sums", i->summed.n);
+        reserved(o, 2);
+        for (unsigned k = 0; k < i->summed.n; k++)
+            sum(o, (const uint8_t *)i->summed.list + 8 * k);
         break;
     case WIRE_ANSWER:
         answer(o, &i->answer);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include <cmocka.h>
+#include <xxhash.h>
 
 #define MS INT64_C(1000000)
 
@@ -109,7 +110,14 @@ static void refuses_bad_terms(void **state)
     t.sums = sums;
     t.n_sums = 4;
     t.segment_log2 = 5;
+    t.checksum = XXH3_64bits(sums, sizeof sums);
     assert_true(lease_terms_good(&t));
+    sums[3] = 1; /* a list that the checksum does not prove */
+    assert_false(lease_terms_good(&t));
+    sums[3] = 0;
+    t.n_sums = 0; /* segments without their list */
+    assert_false(lease_terms_good(&t));
+    t.n_sums = 4;
     t.segment_log2 = 6;
     assert_false(lease_terms_good(&t));
     t.segment_log2 = 200;

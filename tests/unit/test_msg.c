@@ -47,6 +47,17 @@ static void make_later(unsigned op)
         return;
     }
     begin(op, sizeof(struct msg_head));
+    if (op == MSG_BUFFER) {
+        begin(op, sizeof(struct msg_buffer));
+        AS(struct msg_buffer)->kind = MSG_BUFFER_REGISTER;
+        AS(struct msg_buffer)->cookie = 7;
+        AS(struct msg_buffer)->offset = 8192;
+        AS(struct msg_buffer)->bytes = 1;
+    }
+    if (op == MSG_PUBLISHED) {
+        begin(op, sizeof(struct msg_published) + 2 * sizeof(struct msg_token));
+        AS(struct msg_published)->count = 2;
+    }
     if (op == MSG_SUMS) {
         begin(op, sizeof(struct msg_sums) + 3 * sizeof(uint64_t));
         AS(struct msg_sums)->count = 3;
@@ -133,7 +144,7 @@ static uint32_t make(unsigned op)
 /* Every operation that is not reserved, 0 behind the last. */
 static unsigned next_op(unsigned op)
 {
-    static const unsigned beyond[] = {MSG_CANCEL, MSG_WAIT, MSG_PULL};
+    static const unsigned beyond[] = {MSG_CANCEL, MSG_WAIT, MSG_PULL, MSG_BUFFER, MSG_PUBLISHED};
     for (unsigned i = 0; op + 1 >= MSG_OPS && i < sizeof beyond / sizeof beyond[0]; i++) {
         if (beyond[i] > op) {
             return beyond[i];
@@ -188,6 +199,45 @@ static void operations_out_of_range(void **state)
             fail_msg("operation %u: %d", op, check());
         }
     }
+}
+
+static void buffers_and_publications(void **state)
+{
+    (void)state;
+    make(MSG_BUFFER);
+    struct msg_buffer *b = AS(struct msg_buffer), good = *b;
+    struct msg_buffer bad[] = {good, good, good, good, good, good};
+    bad[0].kind = 0;
+    bad[1].kind = 3;
+    bad[2].number = 1;
+    bad[3].offset = 1;
+    bad[4].bytes = 0;
+    bad[5].bytes = UINT64_MAX;
+    for (unsigned i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        *b = bad[i];
+        assert_int_equal(check(), -EINVAL);
+    }
+    *b = (struct msg_buffer){.head = good.head, .kind = MSG_BUFFER_UNREGISTER, .number = 3};
+    assert_int_equal(check(), 0);
+    b->bytes = 1;
+    assert_int_equal(check(), -EINVAL);
+    make(MSG_PUBLISHED);
+    AS(struct msg_published)->key_size = 5; /* a key and tokens */
+    assert_int_equal(check(), -EINVAL);
+    make(MSG_PUBLISHED);
+    AS(struct msg_published)->ns = 1; /* of no key */
+    assert_int_equal(check(), -EINVAL);
+    begin(MSG_PUBLISHED, sizeof(struct msg_published));
+    assert_int_equal(check(), -EINVAL); /* neither */
+    begin(MSG_PUBLISHED, sizeof(struct msg_published) + 5);
+    AS(struct msg_published)->key_size = 5;
+    AS(struct msg_published)->ns = 1;
+    assert_int_equal(check(), 0);
+    make_pull();
+    AS(struct msg_pull)->kind = MSG_PULL_REGISTERED;
+    assert_int_equal(check(), 0);
+    AS(struct msg_pull)->buffer = UINT64_C(1) << 32;
+    assert_int_equal(check(), -EINVAL);
 }
 
 static void flags_and_deadlines(void **state)
@@ -450,12 +500,19 @@ int main(void)
     seed = given ? strtoull(given, NULL, 0) : (uint64_t)t.tv_nsec << 20 | 1;
     print_message("seed %llu\n", (unsigned long long)seed);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(right_ones_pass),          cmocka_unit_test(lengths_must_add_up),
-        cmocka_unit_test(operations_out_of_range),  cmocka_unit_test(flags_and_deadlines),
-        cmocka_unit_test(names_are_text),           cmocka_unit_test(counts_have_bounds),
-        cmocka_unit_test(fields_of_later_versions), cmocka_unit_test(segments_have_bounds),
-        cmocka_unit_test(waits_have_bounds),        cmocka_unit_test(pulls_have_bounds),
-        cmocka_unit_test(replies_are_bounded),      cmocka_unit_test_prestate(random_bodies, where),
+        cmocka_unit_test(right_ones_pass),
+        cmocka_unit_test(lengths_must_add_up),
+        cmocka_unit_test(buffers_and_publications),
+        cmocka_unit_test(operations_out_of_range),
+        cmocka_unit_test(flags_and_deadlines),
+        cmocka_unit_test(names_are_text),
+        cmocka_unit_test(counts_have_bounds),
+        cmocka_unit_test(fields_of_later_versions),
+        cmocka_unit_test(segments_have_bounds),
+        cmocka_unit_test(waits_have_bounds),
+        cmocka_unit_test(pulls_have_bounds),
+        cmocka_unit_test(replies_are_bounded),
+        cmocka_unit_test_prestate(random_bodies, where),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

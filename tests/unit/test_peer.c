@@ -89,7 +89,7 @@ static void test_wrong_calls(void **unused)
     struct wire_message m = {.head = {.op = WIRE_STATED, .id = 1}};
     assert_int_equal(wire_begin(&w, bytes, sizeof bytes, &m), 0);
     long n = wire_end(&w);
-    assert_int_equal(peer_ask(p.side[0].peer, bytes, (size_t)n, INT64_MAX, 1, p.now, NULL), -EINVAL);
+    assert_int_equal(peer_ask(p.side[0].peer, bytes, (size_t)n, INT64_MAX, INT64_MAX, 1, p.now, NULL), -EINVAL);
     assert_int_equal(peer_tell(p.side[0].peer, bytes, (size_t)n), -EINVAL);
     assert_int_equal(peer_answer(p.side[0].peer, bytes, (size_t)n, 1), -ENOENT);
     pair_all(&p); /* now request 1 is open here: a LEASE, which STATED does not answer */
@@ -228,13 +228,6 @@ static void test_faults(void **unused)
     up_and_asked(); /* not a message at all */
     pair_inject(&p, 0, "GET / HTTP/1.1\r\nHost: somewhere.example\r\n\r\n", 43);
     expect_closed(-EPROTO, wire_fault_text(WIRE_FAULT_SIZE));
-    static const uint16_t out_of_place[] = {WIRE_CANCEL, WIRE_DONE};
-    for (unsigned i = 0; i < 2; i++) {
-        up_and_asked();
-        m = (struct wire_message){.head = {.op = out_of_place[i], .id = 4}};
-        pair_inject_message(&p, 0, &m);
-        expect_closed(-EPROTO, "no place");
-    }
     up_and_asked(); /* a request id twice */
     m = (struct wire_message){.head = {.op = WIRE_STATE, .id = 9}};
     pair_inject_message(&p, 0, &m);
@@ -336,6 +329,33 @@ static void test_undrained(void **unused)
     assert_null(peer_command(p.side[0].peer));
 }
 
+/* The other side is told the deadline; what it answers later is heard until this side stops to wait. */
+static void test_late_answer(void **unused)
+{
+    (void)unused;
+    struct wire_message m = {.head = {.op = WIRE_LEASED, .id = 1, .count = 1}};
+    for (unsigned late = 0; late < 2; late++) {
+        pair_close(&p);
+        pair_init(&p);
+        pair_up(&p);
+        int64_t deadline = p.now + 100 * MS, until = p.now + 300 * MS;
+        assert_int_equal(pair_lease_until(&p, 0, 1, 0, deadline, deadline - 1, 5), -EINVAL);
+        assert_int_equal(pair_lease_until(&p, 0, 1, 0, deadline, until, 5), 0);
+        struct pair_side *s = &p.side[0];
+        assert_int_equal(wire_peek(s->queue[s->head % PAIR_QUEUE].bytes).time_left, 100 * MS);
+        pair_forget(&p, 0);
+        p.now = late ? until : until - 1;
+        pair_event(&p, 0, PEER_EV_TICK, 0);
+        assert_int_equal(s->ended[5], late);
+        m.status = -ENOENT;
+        m.head.count = 0;
+        pair_inject_message(&p, 0, &m);
+        assert_int_equal(s->ended[5], 1);
+        assert_int_equal(s->status[5], late ? -ETIMEDOUT : -ENOENT);
+        assert_int_equal(stats(0).strays, late);
+    }
+}
+
 /* ---- keep-alive ---- */
 
 static void test_ping(void **unused)
@@ -394,7 +414,7 @@ static void test_stopped(void **unused)
     assert_int_equal(peer_timer(p.side[0].peer), p.now + PEER_SILENCE_NS);
     for (unsigned i = 0; i < 10; i++) {
         p.now += PEER_SILENCE_NS - 1;
-        peer_event(p.side[0].peer, &(struct peer_event){.kind = PEER_EV_ALIVE, .n = 100}, p.now);
+        peer_event(p.side[0].peer, &(struct peer_event){.kind = PEER_EV_ALIVE, .at = p.now}, p.now);
         pair_event(&p, 0, PEER_EV_TICK, 0);
     }
     assert_int_equal(stats(0).pings, 1);
@@ -408,13 +428,36 @@ static void test_stopped(void **unused)
     assert_int_equal(p.side[0].close_status, BERTH_ENODE);
 }
 
+/* What was received is said later: it counts from when it came, not from when it is said, and what came before a PING
+ * answers no PING. */
+static void test_alive_late(void **unused)
+{
+    (void)unused;
+    pair_up(&p);
+    int64_t heard = p.now + PEER_SILENCE_NS - 10 * MS;
+    p.now += PEER_SILENCE_NS;
+    peer_event(p.side[0].peer, &(struct peer_event){.kind = PEER_EV_ALIVE, .at = heard}, p.now);
+    pair_event(&p, 0, PEER_EV_TICK, 0);
+    assert_int_equal(stats(0).pings, 0);
+    assert_int_equal(peer_timer(p.side[0].peer), heard + PEER_SILENCE_NS);
+    p.now = heard + PEER_SILENCE_NS;
+    pair_event(&p, 0, PEER_EV_TICK, 0);
+    assert_int_equal(stats(0).pings, 1);
+    p.now = heard + PEER_GONE_NS;
+    peer_event(p.side[0].peer, &(struct peer_event){.kind = PEER_EV_ALIVE, .at = heard - 1}, p.now);
+    peer_event(p.side[0].peer, &(struct peer_event){.kind = PEER_EV_ALIVE, .at = heard}, p.now);
+    pair_event(&p, 0, PEER_EV_TICK, 0);
+    assert_int_equal(p.side[0].close_status, BERTH_ENODE);
+}
+
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        T(test_request), T(test_wrong_calls), T(test_pressure), T(test_full_table),      T(test_busy),
-        T(test_timeout), T(test_faults),      T(test_strays),   T(test_large_before_up), T(test_goodbye),
-        T(test_closed),  T(test_undrained),   T(test_ping),     T(test_silent),          T(test_stopped),
+        T(test_request),    T(test_wrong_calls), T(test_pressure), T(test_full_table),      T(test_busy),
+        T(test_timeout),    T(test_faults),      T(test_strays),   T(test_large_before_up), T(test_goodbye),
+        T(test_closed),     T(test_undrained),   T(test_ping),     T(test_silent),          T(test_stopped),
+        T(test_alive_late), T(test_late_answer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

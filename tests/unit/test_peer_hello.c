@@ -1,4 +1,5 @@
 /* How two nodes begin: version and features from both sides, every refusal with its sentence, nobody waits for ever. */
+#include "replication/address.h"
 #include "tests/support/pair.h"
 
 #include <errno.h>
@@ -139,7 +140,7 @@ static void test_addresses(void **unused)
     static const char *const good[] = {"10.1.2.3", "tcp://10.1.2.3:7400", "[fe80::1%eth0]:7400", "::1",
                                        "[::1]:1",  "node-a.rack-0:7400",  "verbs://node0:1",     "0a.example:1"};
     for (size_t i = 0; i < sizeof good / sizeof *good; i++)
-        assert_true(peer_address_fits(good[i]));
+        assert_true(address_reachable(good[i]));
     for (size_t i = 0; i < sizeof unreachable / sizeof *unreachable; i++) {
         struct peer_config config = p.config[1];
         struct peer *made;

@@ -184,6 +184,42 @@ static void batch_is_one_request_each(void **state)
     assert_int_equal(k->c.run, 0);
 }
 
+/* A request and the word that another event follows. */
+static void one_of_several(uint64_t id, const char *key)
+{
+    struct pull_key k = {.key = {.data = key, .size = 1}, .buffer = id, .room = 1u << 30};
+    struct pull_request r = {
+        .id = id, .keys = &k, .n_keys = 1, .destination = PULL_BUFFER, .sample = 1, .deadline = INT64_MAX};
+    script_event(s, &(struct pull_event){.kind = EV_PULL_REQUEST, .request = &r, .more = true});
+}
+
+static void requests_in_a_row_are_one_request_each(void **state)
+{
+    (void)state;
+    one_of_several(1, "a");
+    one_of_several(2, "b");
+    expect_nothing();
+    script_pull(s, 3, "c", PULL_BUFFER, 0, 0);
+    const struct kept *k = script_take(s, CMD_PULL_ASK);
+    assert_int_equal(k->c.n, 3);
+    expect_nothing();
+    script_found(s, k->c.id, 3, 3, 5);
+    k = script_take(s, CMD_PULL_LEASE);
+    assert_int_equal(k->c.n, 3);
+    expect_nothing();
+    script_grant(s, k->c.id, 3, 5, 1000);
+    assert_int_equal(script_count(s, CMD_PULL_READ), 3);
+    for (uint64_t id = 1; id <= 3; id++) {
+        script_status(s, EV_PULL_READ, take(CMD_PULL_READ), 0);
+        script_hashed(s, take(CMD_PULL_HASH), SUM);
+        expect_done(id, 0);
+    }
+    one_of_several(4, "d");
+    expect_nothing();
+    script_pass(s, 1); /* any other event ends the row */
+    assert_int_equal(script_take(s, CMD_PULL_ASK)->c.n, 1);
+}
+
 static void waiters_come_and_go(void **state)
 {
     (void)state;
@@ -477,6 +513,7 @@ int main(void)
         CASE(own_table_first),
         CASE(local_replica),
         CASE(batch_is_one_request_each),
+        CASE(requests_in_a_row_are_one_request_each),
         CASE(waiters_come_and_go),
         CASE(last_waiter_takes_the_transfer_with_it),
         CASE(buffers_share_the_search_not_the_transfer),

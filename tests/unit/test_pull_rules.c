@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include <cmocka.h>
+#include <xxhash.h>
 
 #define MIB (1u << 20)
 
@@ -362,6 +363,38 @@ static void pull_ranges(uint64_t id, const struct pull_range *r, uint32_t n, uin
                                              .deadline = INT64_MAX});
 }
 
+/* Bytes 1 and 2 of the first segment: what lacks of it goes beside the buffer, and all of it is hashed. */
+static void expect_padded(uint64_t id, uint64_t wrong)
+{
+    static const struct pull_range want[] = {{0, 1, 0}, {1, 2, 3}, {3, 4093, 1}};
+    const uint8_t *scratch = NULL;
+    for (unsigned i = 0; i < 3; i++) {
+        const struct kept *k = script_take(s, CMD_PULL_READ);
+        assert_int_equal(k->c.offset, 4096 + want[i].offset);
+        assert_int_equal(k->c.length, want[i].length);
+        assert_int_equal(k->c.target.at, want[i].to);
+        assert_int_equal(k->c.target.kind, i == 1 ? PULL_BUFFER : PULL_SCRATCH);
+        scratch = i == 1 ? scratch : (const uint8_t *)(uintptr_t)k->c.target.name;
+        script_status(s, EV_PULL_READ, k->c.id, 0);
+    }
+    const struct kept *k = script_take(s, CMD_PULL_HASH);
+    uint64_t hash = k->c.id, sum = 11 + wrong;
+    assert_int_equal(k->c.n, 3);
+    assert_ptr_equal(k->c.scratch, scratch);
+    for (unsigned i = 0; i < 3; i++) {
+        assert_int_equal(k->part[i].at, want[i].to);
+        assert_int_equal(k->part[i].length, want[i].length);
+        assert_int_equal(k->part[i].scratch, i != 1);
+        assert_int_equal(k->part[i].last, i == 2);
+    }
+    script_event(s, &(struct pull_event){.kind = EV_PULL_HASHED, .id = hash, .sums = &sum, .n = 1});
+    if (wrong) {
+        assert_int_equal(script_count(s, CMD_PULL_STATE), 1);
+    } else {
+        expect_done(id, 0);
+    }
+}
+
 static void ranges_and_segments(void **state)
 {
     (void)state;
@@ -374,6 +407,7 @@ static void ranges_and_segments(void **state)
     t.sums = sums;
     t.n_sums = 3;
     t.segment_log2 = 12;
+    t.checksum = XXH3_64bits(sums, sizeof sums);
     grant_terms(take(CMD_PULL_LEASE), &t);
     const struct kept *k = script_take(s, CMD_PULL_READ);
     assert_int_equal(k->c.offset, 4096 + 4096);
@@ -391,10 +425,13 @@ static void ranges_and_segments(void **state)
     assert_int_equal(script_count(s, CMD_PULL_STATE), 1);
     s->n_kept = 0;
     pull_ranges(2, odd, 1, PULL_VERIFY, 0);
-    expect_done(2, -EOPNOTSUPP);
-    pull_ranges(3, odd, 1, 0, 1); /* a sample that can't be */
+    expect_padded(2, 0);
+    pull_ranges(3, odd, 1, 0, 1); /* "always" */
+    expect_padded(3, 7);
+    s->n_kept = 0;
+    pull_ranges(7, odd, 1, 0, 0);
     script_status(s, EV_PULL_READ, take(CMD_PULL_READ), 0);
-    expect_done(3, 0);
+    expect_done(7, 0);
     pull_ranges(4, out, 1, 0, 0);
     expect_done(4, -ERANGE);
     pull_ranges(5, NULL, 0, 0, 0);
@@ -403,6 +440,74 @@ static void ranges_and_segments(void **state)
     assert_int_equal(k->result[0].size, 10192);
     pull_ranges(6, turned, 2, PULL_VERIFY, 0);
     assert_int_equal(script_count(s, CMD_PULL_READ), 2);
+    s->n_kept = 0;
+}
+
+static bool here_now;
+
+static bool is_here(void *env, const struct pull_key *key)
+{
+    (void)env, (void)key;
+    return here_now;
+}
+
+static uint64_t to_pause(uint64_t id)
+{
+    script_pull(s, id, "w", PULL_REPLICA, PULL_WAIT, 0);
+    script_says(s, take(CMD_PULL_ASK), HOME_ABSENT, NULL, 0);
+    if (script_count(s, CMD_PULL_ASK)) {
+        script_says(s, take(CMD_PULL_ASK), HOME_ABSENT, NULL, 0);
+    }
+    return take(CMD_PULL_WATCH);
+}
+
+static void look_in_vain(void)
+{
+    script_says(s, take(CMD_PULL_ASK), HOME_ABSENT, NULL, 0);
+    if (script_count(s, CMD_PULL_ASK)) {
+        script_says(s, take(CMD_PULL_ASK), HOME_ABSENT, NULL, 0);
+    }
+}
+
+static void watched(uint64_t id, int status, uint32_t left)
+{
+    script_event(s, &(struct pull_event){.kind = EV_PULL_WATCHED, .id = id, .status = status, .n = left});
+}
+
+/* Who waits for a key asks who writes it; one that lost its writer is looked for once more. */
+static void who_waits_watches(void **state)
+{
+    (void)state;
+    script_free(s);
+    s = script_new();
+    s->config.watch = true;
+    s->config.here = is_here;
+    script_start(s);
+    here_now = false;
+    uint64_t watch = to_pause(1);
+    watched(watch, -ENOENT, 1); /* nobody there: the pause goes on */
+    assert_int_equal(script_count(s, CMD_PULL_ASK), 0);
+    script_pass(s, 2 * MS);
+    look_in_vain();
+    assert_int_equal(script_count(s, CMD_PULL_WATCH), 0); /* an answer is still to come */
+    watched(watch, BERTH_EDIED, 0);
+    look_in_vain();
+    expect_done(1, BERTH_EDIED);
+    watch = to_pause(3);
+    script_pass(s, 2 * MS);
+    watched(watch, BERTH_EABORTED, 1); /* while a look is under way: one more */
+    look_in_vain();
+    look_in_vain();
+    expect_done(3, BERTH_EABORTED);
+    watch = to_pause(2);
+    watched(watch, 0, 0); /* sealed: looked for at once, and again soon */
+    look_in_vain();
+    assert_int_equal(script_count(s, CMD_PULL_WATCH), 1);
+    here_now = true;
+    script_pass(s, 2 * MS);
+    look_in_vain();
+    expect_done(2, BERTH_KEPT);
+    watched(watch, BERTH_EDIED, 0); /* of one that has gone */
     s->n_kept = 0;
 }
 
@@ -577,6 +682,7 @@ int main(void)
         CASE(recall_and_release),
         CASE(lost_connection),
         CASE(ranges_and_segments),
+        CASE(who_waits_watches),
         CASE(lease_only_needs_a_transport_that_proves),
         CASE(never_below_a_version_returned),
         CASE(newer_one_during_the_seal),

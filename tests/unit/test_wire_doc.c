@@ -3,6 +3,7 @@
  *
  * A fault prints what the section should say. $BERTH_SOURCE is the source tree.
  */
+#include "tests/support/doc_page.h"
 #include "tests/support/wire_case.h"
 
 #include <ctype.h>
@@ -29,15 +30,6 @@ struct table {
 static char *page, *section; /* whole file; "Peer messages" of it, ended by a 0 */
 static struct table head, parts;
 
-static char *between(char *from, const char *begin, const char *end)
-{
-    char *at = strstr(from, begin);
-    assert_non_null(at);
-    at += strlen(begin);
-    char *stop = strstr(at, end);
-    return stop ? strndup(at, (size_t)(stop - at)) : strdup(at);
-}
-
 /* Rows "| bytes | field | meaning |" of all tables of this text; those with an asterisk name parts and are left out. */
 static void read_tables(struct table *t, const char *text)
 {
@@ -58,24 +50,14 @@ static void read_tables(struct table *t, const char *text)
 static int setup(void **unused)
 {
     (void)unused;
-    const char *source = getenv("BERTH_SOURCE");
-    char path[4096];
-    snprintf(path, sizeof path, "%s/docs/formats.md", source ? source : ".");
-    FILE *file = fopen(path, "r");
-    if (!file) {
-        printf("no %s: is $BERTH_SOURCE the source tree?\n", path);
+    page = doc_page("formats.md");
+    if (!page)
         return -1;
-    }
-    size_t room = 1u << 20;
-    page = calloc(1, room);
-    size_t n = page ? fread(page, 1, room - 1, file) : 0;
-    fclose(file);
-    assert_true(n > 0);
-    section = between(page, "\n## Peer messages\n", "\n## ");
-    char *text = between(section, "\n### Head\n", "\n### ");
+    section = doc_between(page, "\n## Peer messages\n", "\n## ");
+    char *text = doc_between(section, "\n### Head\n", "\n### ");
     read_tables(&head, text);
     free(text);
-    text = between(section, "\n### Parts\n", "\n### ");
+    text = doc_between(section, "\n### Parts\n", "\n### ");
     read_tables(&parts, text);
     free(text);
     return 0;
@@ -87,24 +69,6 @@ static int teardown(void **unused)
     free(section);
     free(page);
     return 0;
-}
-
-/* The bytes of an example: between ':' and '|' of each line. */
-static size_t bytes_of(const char *example, uint8_t *out, size_t room)
-{
-    size_t n = 0;
-    for (const char *line = example; line && *line; line = strchr(line, '\n'), line = line ? line + 1 : NULL) {
-        const char *p = strchr(line, ':');
-        assert_non_null(p);
-        unsigned byte;
-        int used;
-        for (p++; sscanf(p, " %2x%n", &byte, &used) == 1 && *p == ' '; p += used) {
-            assert_true(n < room);
-            out[n++] = (uint8_t)byte;
-        }
-        assert_memory_equal(p, " | ", 3);
-    }
-    return n;
 }
 
 static bool has_row(const struct table *t, const char *name, size_t bytes, bool text)
@@ -165,9 +129,9 @@ static void check(unsigned op)
     static uint8_t bytes[WIRE_MESSAGE_MAX], again[WIRE_MESSAGE_MAX];
     char title[64];
     snprintf(title, sizeof title, "\n### %s (%u)\n", wire_name(op), op);
-    char *text = between(section, title, "\n### ");
-    char *example = between(text, "\n```\n", "```\n");
-    size_t n = bytes_of(example, bytes, sizeof bytes);
+    char *text = doc_between(section, title, "\n### ");
+    char *example = doc_between(text, "\n```\n", "```\n");
+    size_t n = doc_bytes(example, bytes, sizeof bytes);
     struct wire_reader r;
     int err = wire_open(&r, &w.m, bytes, n);
     if (err)

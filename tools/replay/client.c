@@ -6,31 +6,20 @@
 #include <time.h>
 
 #include "tools/cli.h"
+#include "tools/replay/client_internal.h"
 #include "tools/replay/content.h"
 
 #define SETTLE_SECONDS 10
 #define SETTLE_LOOK_NS INT64_C(100000)
 #define ROOM_SECONDS INT64_C(60) /* how long a put waits for room that others hold */
 #define REAP 64u
+#define CHUNK_BYTES (64u << 20) /* read from peers at once, into a buffer of so much .. */
+#define CHUNK_BLOCKS 256u       /* .. at most, and so many blocks */
 
-struct replay_client {
-    const struct replay_job *job;
-    struct replay_counts *c;
-    struct berth *b;
-    struct berth_queue *queue;
-    uint8_t (*bytes)[CONTENT_KEY]; /* each of as many as the longest request has blocks */
-    struct berth_key *key;
-    struct berth_view *view;
-    struct berth_draft *draft;
-    struct berth_op *op;
-    struct berth_put_opts *opts;
-    int64_t since;
-};
+const char *const replay_phase_names[REPLAY_PHASES] = {"pin",  "pull", "verify",  "create",
+                                                       "copy", "seal", "release", "settle"};
 
-const char *const replay_phase_names[REPLAY_PHASES] = {"pin", "verify", "create", "copy", "seal", "release", "settle"};
-
-/* The time since the last lap belongs to this phase. */
-static void lap(struct replay_client *r, enum replay_phase phase)
+void client_lap(struct replay_client *r, enum replay_phase phase)
 {
     int64_t now = cli_now();
 
@@ -38,7 +27,7 @@ static void lap(struct replay_client *r, enum replay_phase phase)
     r->since = now;
 }
 
-static int failed(struct replay_counts *c, int error, const char *what)
+int client_failed(struct replay_counts *c, int error, const char *what)
 {
     struct berth_error_info e;
 
@@ -51,9 +40,9 @@ static int failed(struct replay_counts *c, int error, const char *what)
 
 /* ---- one request ---- */
 
-static void verify(struct replay_client *r, const uint64_t *blocks, uint32_t hits)
+void client_verify(struct replay_client *r, const uint64_t *blocks, uint32_t from, uint32_t to)
 {
-    for (uint32_t i = 0; i < hits; i++) {
+    for (uint32_t i = from; i < to; i++) {
         const struct berth_view *v = &r->view[i];
         uint64_t bad = r->job->block_size;
 
@@ -165,14 +154,14 @@ static int put_group(struct replay_client *r, const uint64_t *blocks, uint32_t f
 {
     int error = create(r, from, n);
 
-    lap(r, REPLAY_CREATE);
+    client_lap(r, REPLAY_CREATE);
     if (error)
-        return failed(r->c, error, "create");
+        return client_failed(r->c, error, "create");
     copy(r, blocks, from, n);
-    lap(r, REPLAY_COPY);
+    client_lap(r, REPLAY_COPY);
     error = seal(r, from, n);
-    lap(r, REPLAY_SEAL);
-    return error ? failed(r->c, error, "seal") : 0;
+    client_lap(r, REPLAY_SEAL);
+    return error ? client_failed(r->c, error, "seal") : 0;
 }
 
 static int put_rest(struct replay_client *r, const uint64_t *blocks, uint32_t from, uint32_t n)
@@ -186,11 +175,35 @@ static int put_rest(struct replay_client *r, const uint64_t *blocks, uint32_t fr
     return error;
 }
 
+/* The leading run that is here: how many, pinned and proven. */
+static long run_here(struct replay_client *r, const uint64_t *blocks, uint32_t n)
+{
+    long hits = n ? berth_prefix(r->b, r->key, n, r->view, 0, BERTH_FOREVER) : 0;
+
+    client_lap(r, REPLAY_PIN);
+    if (hits < 0)
+        return client_failed(r->c, (int)hits, "prefix");
+    client_verify(r, blocks, 0, (uint32_t)hits);
+    client_lap(r, REPLAY_VERIFY);
+    return hits;
+}
+
+/* All at the end of a request: a process that is killed in the middle has counted nothing of it. */
+static void count(struct replay_client *r, const struct trace_request *q, uint64_t run, uint64_t here)
+{
+    r->c->references += q->n_blocks;
+    r->c->hits += here;
+    r->c->remote_hits += run - here;
+    r->c->misses += q->n_blocks - run;
+    r->c->requests++;
+}
+
 static int request(struct replay_client *r, const struct trace_request *q)
 {
     const uint64_t *blocks = r->job->trace->blocks + q->first;
     int64_t begin = cli_now();
-    long hits;
+    uint64_t here = 0;
+    long run;
     int error = 0;
 
     r->since = begin;
@@ -198,20 +211,16 @@ static int request(struct replay_client *r, const struct trace_request *q)
         content_key(blocks[i], r->job->block_size, r->bytes[i]);
         r->key[i] = (struct berth_key){.data = r->bytes[i], .size = CONTENT_KEY};
     }
-    hits = q->n_blocks ? berth_prefix(r->b, r->key, q->n_blocks, r->view, 0, BERTH_FOREVER) : 0;
-    lap(r, REPLAY_PIN);
-    if (hits < 0)
-        return failed(r->c, (int)hits, "prefix");
-    verify(r, blocks, (uint32_t)hits);
-    lap(r, REPLAY_VERIFY);
-    if (hits < q->n_blocks)
-        error = put_rest(r, blocks, (uint32_t)hits, q->n_blocks);
-    berth_release(r->b, r->view, (size_t)hits);
-    lap(r, REPLAY_RELEASE);
-    r->c->requests++;
-    r->c->references += q->n_blocks;
-    r->c->hits += (uint64_t)hits;
-    r->c->misses += q->n_blocks - (uint64_t)hits;
+    run = r->job->deadline_ns ? client_run_over_peers(r, blocks, q->n_blocks) : run_here(r, blocks, q->n_blocks);
+    if (run < 0)
+        return (int)run;
+    if (run < q->n_blocks)
+        error = put_rest(r, blocks, (uint32_t)run, q->n_blocks);
+    for (long i = 0; i < run; i++)
+        here += r->view[i].data != NULL;
+    berth_release(r->b, r->view, (size_t)run);
+    client_lap(r, REPLAY_RELEASE);
+    count(r, q, (uint64_t)run, here);
     stat_note(&r->c->request, (uint64_t)(cli_now() - begin) * 1000, 1);
     return error;
 }
@@ -244,26 +253,42 @@ static int settle(struct replay_client *r)
     r->since = cli_now();
     while ((is = settled(r)) == 0 && cli_now() < end)
         nanosleep(&pause, NULL);
-    lap(r, REPLAY_SETTLE);
+    client_lap(r, REPLAY_SETTLE);
     if (is > 0)
         return 0;
-    return failed(r->c, is < 0 ? is : -ETIMEDOUT, "wait for the node to evict");
+    return client_failed(r->c, is < 0 ? is : -ETIMEDOUT, "wait for the node to evict");
 }
 
-static void wait_for_its_time(const struct replay_job *job, const struct trace_request *q)
+int64_t replay_due(const struct replay_job *job, uint64_t index)
 {
-    double since_first = (double)q->timestamp_ms - (double)job->trace->requests[0].timestamp_ms;
-    int64_t at = job->shared->begin + (int64_t)(since_first * 1e6 / job->speed);
+    const struct trace_request *all = job->trace->requests;
+    double since_first = (double)all[index].timestamp_ms - (double)all[0].timestamp_ms;
+
+    return job->shared->begin + (int64_t)(since_first * 1e6 / job->speed);
+}
+
+static void wait_for_its_time(const struct replay_job *job, uint64_t index)
+{
+    int64_t at = replay_due(job, index);
     struct timespec t = {.tv_sec = at / 1000000000, .tv_nsec = at % 1000000000};
 
     while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL) == EINTR)
         ;
 }
 
+int replay_client_request(struct replay_client *r, uint64_t index)
+{
+    uint64_t written = r->c->written_bytes;
+    int error = request(r, &r->job->trace->requests[index]);
+
+    if (!error && r->job->settle && r->c->written_bytes > written)
+        error = settle(r);
+    return error;
+}
+
 int replay_client_run(struct replay_client *r)
 {
     const struct replay_job *job = r->job;
-    uint64_t written;
     int error = 0;
 
     while (!error && !atomic_load(&job->shared->stop)) {
@@ -272,11 +297,8 @@ int replay_client_run(struct replay_client *r)
         if (i >= job->trace->n_requests)
             break;
         if (job->speed > 0)
-            wait_for_its_time(job, &job->trace->requests[i]);
-        written = r->c->written_bytes;
-        error = request(r, &job->trace->requests[i]);
-        if (!error && job->settle && r->c->written_bytes > written)
-            error = settle(r);
+            wait_for_its_time(job, i);
+        error = replay_client_request(r, i);
         if (job->progress)
             job->progress(job->arg, i + 1);
     }
@@ -294,10 +316,25 @@ static int allocate(struct replay_client *r, uint32_t n)
     r->draft = calloc(n, sizeof(*r->draft));
     r->op = calloc(n, sizeof(*r->op));
     r->opts = calloc(n, sizeof(*r->opts));
-    return r->bytes && r->key && r->view && r->draft && r->op && r->opts ? 0 : -ENOMEM;
+    r->present = calloc(n, sizeof(*r->present));
+    if (r->job->deadline_ns)
+        r->buffer = malloc(r->chunk * r->job->block_size);
+    return r->bytes && r->key && r->view && r->draft && r->op && r->opts && r->present &&
+                   (r->buffer || !r->job->deadline_ns)
+               ? 0
+               : -ENOMEM;
 }
 
-int replay_client_open(struct replay_client **out, const struct replay_job *job, struct replay_counts *c)
+/* As many as fit into CHUNK_BYTES, one at least. */
+static uint32_t chunk_blocks(const struct replay_job *job)
+{
+    uint64_t n = CHUNK_BYTES / job->block_size;
+
+    return n == 0 ? 1 : n < CHUNK_BLOCKS ? (uint32_t)n : CHUNK_BLOCKS;
+}
+
+int replay_client_open(struct replay_client **out, const struct replay_job *job, const char *url,
+                       struct replay_counts *c)
 {
     struct berth_open_opts opts = {.size = sizeof(opts), .name = "berth replay", .timeout_ns = job->timeout_ns};
     uint32_t depth = job->trace->longest < BERTH_GROUP_MAX ? job->trace->longest : BERTH_GROUP_MAX;
@@ -305,16 +342,17 @@ int replay_client_open(struct replay_client **out, const struct replay_job *job,
     int error;
 
     if (!r)
-        return failed(c, -ENOMEM, "open");
+        return client_failed(c, -ENOMEM, "open");
     r->job = job;
     r->c = c;
+    r->chunk = chunk_blocks(job);
     error = allocate(r, job->trace->longest);
     if (error)
-        failed(c, error, "open");
-    if (!error && (error = berth_open(&r->b, job->shared->url, &opts)))
-        failed(c, error, "open");
+        client_failed(c, error, "open");
+    if (!error && (error = berth_open(&r->b, url, &opts)))
+        client_failed(c, error, "open");
     if (!error && (error = berth_queue_open(r->b, depth ? depth : 1, &r->queue)))
-        failed(c, error, "open the queue");
+        client_failed(c, error, "open the queue");
     if (error)
         replay_client_close(r);
     else
@@ -332,6 +370,8 @@ void replay_client_close(struct replay_client *r)
     free(r->draft);
     free(r->op);
     free(r->opts);
+    free(r->present);
+    free(r->buffer);
     free(r);
 }
 
@@ -340,16 +380,40 @@ struct berth *replay_client_handle(struct replay_client *r)
     return r->b;
 }
 
+static void merge_kind(struct replay_counts *into, int code, uint64_t n)
+{
+    unsigned i = 0;
+
+    while (i + 1 < REPLAY_KINDS && into->kind[i].code && into->kind[i].code != code)
+        i++;
+    into->kind[i].code = code;
+    into->kind[i].n += n;
+}
+
+void client_note_kind(struct replay_counts *c, int code)
+{
+    merge_kind(c, code, 1);
+}
+
 void replay_merge(struct replay_counts *into, const struct replay_counts *from)
 {
     into->requests += from->requests;
     into->references += from->references;
     into->hits += from->hits;
     into->misses += from->misses;
+    into->remote_hits += from->remote_hits;
+    into->wire_bytes += from->wire_bytes;
+    into->surplus_bytes += from->surplus_bytes;
+    into->overdue += from->overdue;
+    into->asks += from->asks;
+    into->leases += from->leases;
+    into->evicted += from->evicted;
     into->kept += from->kept;
     into->verified_bytes += from->verified_bytes;
     into->bad_bytes += from->bad_bytes;
     into->written_bytes += from->written_bytes;
+    for (unsigned i = 0; i < REPLAY_KINDS && from->kind[i].code; i++)
+        merge_kind(into, from->kind[i].code, from->kind[i].n);
     for (unsigned i = 0; i < REPLAY_PHASES; i++)
         into->phase_ns[i] += from->phase_ns[i];
     stat_merge(&into->request, &from->request);

@@ -37,7 +37,7 @@ static int client_process(struct processes *p, unsigned index)
     wait_for_end(p->node_up[0]);
     if (atomic_load(&job->shared->stop))
         return 0;
-    error = replay_client_open(&client, job, &job->shared->client[index]);
+    error = replay_client_open(&client, job, job->shared->url, &job->shared->client[index]);
     if (error)
         atomic_store(&job->shared->stop, 1);
     (void)!write(p->ready[1], "", 1);

@@ -14,9 +14,9 @@ static double rate(double n, double seconds)
     return seconds > 0 ? n / seconds : 0;
 }
 
-static double hit_ratio(const struct replay_counts *c)
+double report_hit_ratio(const struct replay_counts *c)
 {
-    return c->references ? (double)c->hits / (double)c->references : 0;
+    return c->references ? (double)(c->hits + c->remote_hits) / (double)c->references : 0;
 }
 
 static uint64_t moved(const struct replay_counts *c)
@@ -60,10 +60,10 @@ void report_json(const struct replay_report *r)
     set_int(o, "requests", c->requests);
     set_int(o, "references", c->references);
     set_int(o, "local_hits", c->hits);
-    set_int(o, "remote_hits", 0);
+    set_int(o, "remote_hits", c->remote_hits);
     set_int(o, "misses", c->misses);
     set_int(o, "kept", c->kept);
-    json_object_set_new(o, "hit_ratio", json_real(hit_ratio(c)));
+    json_object_set_new(o, "hit_ratio", json_real(report_hit_ratio(c)));
     set_int(o, "evictions", r->evictions);
     set_int(o, "verified_bytes", c->verified_bytes);
     set_int(o, "bad_bytes", c->bad_bytes);
@@ -72,11 +72,12 @@ void report_json(const struct replay_report *r)
     json_object_set_new(o, "bytes_per_second", json_real(rate((double)moved(c), r->seconds)));
     json_object_set_new(o, "request_ns", stat_json(&c->request));
     json_object_set_new(o, "phase_ns", phases(c));
+    if (r->nodes)
+        report_nodes_json(r, o);
     cli_json_print(o);
 }
 
-/* 1234567 as 1,234,567 */
-static const char *grouped(char out[32], uint64_t n)
+const char *report_grouped(char out[32], uint64_t n)
 {
     char digits[24];
     int length = snprintf(digits, sizeof(digits), "%" PRIu64, n), at = 0;
@@ -98,6 +99,8 @@ static void print_phases(const struct replay_counts *c)
         sum += c->phase_ns[i];
     printf("  where the time went\n");
     for (unsigned i = 0; i < REPLAY_PHASES && sum; i++) {
+        if (i == REPLAY_PULL && !c->phase_ns[i])
+            continue;
         double share = (double)c->phase_ns[i] / (double)sum;
         int bar = (int)(share * BAR + 0.5);
 
@@ -144,19 +147,28 @@ static void print_command(const char *what, const char *command)
 
 static void print_next(const struct replay_report *r)
 {
-    const char *berth = berth_name(), *how = r->embedded ? " --embedded" : "";
-    char load[1200], command[2400];
+    const char *berth = berth_name();
+    char load[1200], command[2400], how[32] = "";
+
+    if (r->embedded)
+        snprintf(how, sizeof(how), " --embedded");
+    else if (r->nodes)
+        snprintf(how, sizeof(how), " --nodes %u", r->nodes);
 
     snprintf(load, sizeof(load), "%s replay %s%s", berth, r->generated ? "--generate " : "", r->name);
     printf("  three things to try next\n");
     snprintf(command, sizeof(command), "%s%s --capacity-blocks %" PRIu64, load, how,
              r->capacity ? 2 * r->capacity : 1000);
     print_command(r->capacity ? "twice the room" : "a node of its own, with room for 1,000 blocks", command);
-    if (r->clients > 1)
+    if (r->nodes)
+        snprintf(command, sizeof(command), "%s%s --kill 500", load, how);
+    else if (r->clients > 1)
         snprintf(command, sizeof(command), "%s --clients 1", load);
     else
         snprintf(command, sizeof(command), "%s --clients 4", load);
-    print_command(r->clients > 1 ? "one client alone" : "four clients at the same time, in processes of their own",
+    print_command(r->nodes         ? "nodes that are killed and start again"
+                  : r->clients > 1 ? "one client alone"
+                                   : "four clients at the same time, in processes of their own",
                   command);
     snprintf(command, sizeof(command), "%s bench local-get --objects 1000000", berth);
     print_command("what one read costs", command);
@@ -166,16 +178,16 @@ static void print_load(const struct replay_report *r)
 {
     char a[32], b[32], c[24];
 
-    printf("  %-16s%s requests, %s blocks of %s", "load", grouped(a, r->sum->requests), grouped(b, r->sum->references),
-           cli_bytes(c, r->block_size));
+    printf("  %-16s%s requests, %s blocks of %s", "load", report_grouped(a, r->sum->requests),
+           report_grouped(b, r->sum->references), cli_bytes(c, r->block_size));
     printf("\n  %-16s%s", "trace", r->name);
     if (r->generated)
         printf(", generated with seed %" PRIu64, r->seed);
     putchar('\n');
     if (r->capacity)
-        printf("  %-16s%s block%s of %s different one%s\n", "capacity", grouped(a, r->capacity),
-               r->capacity == 1 ? "" : "s", grouped(b, r->trace->distinct), r->trace->distinct == 1 ? "" : "s");
-    printf("  %-16s%s%s%s\n", "evicted", grouped(a, r->evictions), r->capacity ? ", policy " : "",
+        printf("  %-16s%s block%s of %s different one%s\n", "capacity", report_grouped(a, r->capacity),
+               r->capacity == 1 ? "" : "s", report_grouped(b, r->trace->distinct), r->trace->distinct == 1 ? "" : "s");
+    printf("  %-16s%s%s%s\n", "evicted", report_grouped(a, r->evictions), r->capacity ? ", policy " : "",
            r->capacity ? r->policy : "");
 }
 
@@ -185,15 +197,17 @@ void report_table(const struct replay_report *r)
     char a[32], b[32];
 
     print_load(r);
-    printf("  %-16s%.2f %%  (%s of %s blocks)\n", "hit ratio", 100 * hit_ratio(c), grouped(a, c->hits),
-           grouped(b, c->references));
-    printf("  %-16s%s, %s bytes bad\n", "verified", cli_bytes(a, c->verified_bytes), grouped(b, c->bad_bytes));
+    printf("  %-16s%.2f %%  (%s of %s blocks)\n", "hit ratio", 100 * report_hit_ratio(c),
+           report_grouped(a, c->hits + c->remote_hits), report_grouped(b, c->references));
+    printf("  %-16s%s, %s bytes bad\n", "verified", cli_bytes(a, c->verified_bytes), report_grouped(b, c->bad_bytes));
     printf("  %-16s%s\n", "written", cli_bytes(a, c->written_bytes));
     printf("  %-16s%s/s, %.0f requests/s, %.2f s, clients: %u%s\n", "throughput",
            cli_bytes(a, (uint64_t)rate((double)moved(c), r->seconds)), rate((double)c->requests, r->seconds),
            r->seconds, r->clients, r->embedded ? " (embedded)" : "");
     printf("  %-16sp50 %s, ", "request", cli_time(a, (uint64_t)stat_percentile(&c->request, 0.5)));
     printf("p99 %s\n", cli_time(a, (uint64_t)stat_percentile(&c->request, 0.99)));
+    if (r->nodes)
+        report_nodes_table(r);
     print_phases(c);
     print_next(r);
     fflush(stdout);

@@ -3,6 +3,9 @@
 #define BERTH_TOOLS_REPLAY_REPORT_H
 
 #include "tools/replay/client.h"
+#include "tools/replay/nodes.h"
+
+#include <jansson.h>
 
 struct replay_report {
     const struct trace *trace;
@@ -17,9 +20,22 @@ struct replay_report {
     bool embedded;
     uint64_t evictions;
     double seconds;
+    unsigned nodes;                    /* 0: one node, and nothing of peers is said */
+    const struct replay_counts *node;  /* of each */
+    const struct nodes_result *result; /* kills and restarts */
+    int64_t deadline_ns;
 };
+
+/* Hits of both kinds, of all references. */
+double report_hit_ratio(const struct replay_counts *c);
+/* 1234567 as 1,234,567. Returns out. */
+const char *report_grouped(char out[32], uint64_t n);
 
 void report_json(const struct replay_report *r);
 void report_table(const struct replay_report *r);
+
+/* Of several nodes, in both forms: what belongs to the whole replay and to each of them. */
+void report_nodes_json(const struct replay_report *r, json_t *document);
+void report_nodes_table(const struct replay_report *r);
 
 #endif
