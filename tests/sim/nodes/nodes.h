@@ -6,7 +6,7 @@
  * and says what it is, so that a wrong byte is known (shadow.c). lies.c breaks one rule at a time.
  *
  * The peers' code asks for its surroundings by name: dispatch, server_clock, sessions_find, session_reply,
- * session_answer, watch_open and log_event are defined here and win over the library's; clock_gettime, getrandom,
+ * session_answer, watch_open, resolver_open and log_event are defined here and win over the library's; clock_gettime, getrandom,
  * pull_create and what lies.c breaks are wrapped by the linker (CMakeLists.txt).
  */
 #ifndef BERTH_TESTS_SIM_NODES_H
