@@ -5,9 +5,9 @@
  * out of the owner's exposed memory at that very moment, everything else comes to lie before its node until that
  * takes its turn. A node that takes no turns is a node that is paused.
  *
- * Two ways to read. One-sided, as a NIC does it: the owner's process is not asked; bytes are taken whenever the net gets
- * to it, after the lease's end and after the owner's death too, and `proves` is false. Held, as tcp does it: the owner
- * admits each read and is told when the reader has it all, and `proves` is true.
+ * Two ways to read. One-sided, as a NIC does it: the owner's process is not asked; bytes are taken whenever the net
+ * gets to it, after the lease's end and after the owner's death too, and `proves` is false. Held, as tcp does it: the
+ * owner admits each read and is told when the reader has it all, and `proves` is true.
  *
  * Faults are of the net's own making, counted by kind. Those of messages (dropped, doubled, out of order) break what
  * transport.h promises of `send`: whoever uses them sees whether the machines above bear a peer that does so.

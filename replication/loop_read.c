@@ -1,4 +1,4 @@
-/* loop_read.c: payload of the loop transport: pieces that are copied out of the owner's memory when their time comes. */
+/* loop_read.c: payload of the loop transport: pieces, copied out of the owner's memory when their time comes. */
 #include "replication/loop_internal.h"
 
 #include <errno.h>

@@ -76,7 +76,7 @@ void item_located(struct puller *p, struct item *i)
     i->located = true;
 }
 
-/* The search may be shared with another request's run, where the key stands behind the end: here it may be the first. */
+/* The search may be shared with another request's run, where the key stands behind the end: here it may be first. */
 void item_parked(struct puller *p, struct item *i)
 {
     turn_later(p, i->request);

@@ -6,8 +6,8 @@
  * and says what it is, so that a wrong byte is known (shadow.c). lies.c breaks one rule at a time.
  *
  * The peers' code asks for its surroundings by name: dispatch, server_clock, sessions_find, session_reply,
- * session_answer, watch_open, resolver_open and log_event are defined here and win over the library's; clock_gettime, getrandom,
- * pull_create and what lies.c breaks are wrapped by the linker (CMakeLists.txt).
+ * session_answer, watch_open, resolver_open and log_event are defined here and win over the library's; clock_gettime,
+ * getrandom, pull_create and what lies.c breaks are wrapped by the linker (CMakeLists.txt).
  */
 #ifndef BERTH_TESTS_SIM_NODES_H
 #define BERTH_TESTS_SIM_NODES_H
@@ -252,13 +252,16 @@ extern const struct index_ops memory_ops;
 void index_set(struct index_memory *x, enum meta_number which, uint64_t value);
 
 /* shell.c */
+void node_give(struct member_node *n, const struct node_event *ev); /* one event, without what comes of it later */
+void node_turn(struct member_node *n);
+void node_due(struct member_node *n);
+void node_request(struct member_node *n, const struct msg_head *m);
+
+/* life.c */
 void node_make(struct member_node *n, uint32_t number);
 void node_start(struct member_node *n);
 void node_crash(struct member_node *n, bool applied);
 void node_stop(struct member_node *n);
-void node_turn(struct member_node *n);
-void node_due(struct member_node *n);
-void node_request(struct member_node *n, const struct msg_head *m);
 const struct transport *transport_of(void);
 
 /* client.c */
