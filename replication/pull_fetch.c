@@ -252,7 +252,7 @@ static bool pause_fetch(struct puller *p, struct fetch *f)
     int64_t ns = p->config.wait_min_ns << shift;
     f->waits++;
     p->counter[PULL_WAITS]++;
-    if (p->config.watch && !f->watching) {
+    if (p->config.watch && !f->watching && !f->fresh) { /* FRESH passes over what is here, so that is no news to it */
         f->watching = true;
         out_add(p, &f->watch, CMD_PULL_WATCH);
     }

@@ -107,10 +107,11 @@ static void unpark(struct puller *p, struct request *r)
     if (!head || !head->fetch || !head->fetch->seek || !head->fetch->seek->parked) {
         return;
     }
+    uint64_t batch = ++p->serial; /* of its own, so that this run's first is the first in it, and is not passed over */
     for (uint32_t i = r->released; i < r->bound; i++) {
         struct fetch *f = r->items[i].fetch;
         if (f && f->seek && f->seek->parked) {
-            f->seek->prefix = r->serial;
+            f->seek->prefix = batch;
             seek_go_on(p, f->seek);
         }
     }

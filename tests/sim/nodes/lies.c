@@ -58,9 +58,10 @@ void lie_turn(struct member_node *n)
 {
     for (uint32_t i = 0; i < n_forgotten; i++) {
         struct lease_ref ref = {.id = forgotten[i].id};
-        forgotten[i].from.ref = &ref;
+        struct lease_event ev = forgotten[i].from;
+        ev.ref = &ref;
         if (forgotten[i].node == n && n->up)
-            dispatch(&n->server, &(struct node_event){.kind = EV_RELEASE, .lease = &forgotten[i].from});
+            dispatch(&n->server, &(struct node_event){.kind = EV_RELEASE, .lease = &ev});
         if (forgotten[i].node == n)
             forgotten[i--] = forgotten[--n_forgotten];
     }
