@@ -164,11 +164,32 @@ int batch_meta(struct batch *b, enum meta_number which, uint64_t value)
     return name ? add(b, BATCH_META, name, strlen(name), &value, sizeof value) : -EINVAL;
 }
 
+int batch_tombstone(struct batch *b, struct key_ref key, const struct tombstone_row *row)
+{
+    uint8_t name[RECORD_KEY_MAX], value[TOMBSTONE_BYTES];
+    uint64_t counter = htole64(row->counter);
+    memcpy(value, &counter, sizeof counter);
+    value[sizeof counter] = (uint8_t)((row->known ? TOMBSTONE_KNOWN : 0) | (row->taken ? TOMBSTONE_TAKEN : 0));
+    return add(b, BATCH_TOMBSTONE, name, record_key(name, key), value, sizeof value);
+}
+
+int batch_end_tombstone(struct batch *b, struct key_ref key)
+{
+    uint8_t name[RECORD_KEY_MAX];
+    return add(b, BATCH_END_TOMBSTONE, name, record_key(name, key), NULL, 0);
+}
+
 const char *meta_name(enum meta_number which)
 {
     static const char *const names[META_NUMBERS] = {
-        [META_COUNTER] = "counter", [META_NEXT_SESSION] = "next-session",     [META_LEASE_HORIZON] = "lease-horizon",
-        [META_CLEAN] = "clean",     [META_NEXT_NAMESPACE] = "next-namespace", [META_INCARNATION] = "incarnation",
+        [META_COUNTER] = "counter",
+        [META_NEXT_SESSION] = "next-session",
+        [META_LEASE_HORIZON] = "lease-horizon",
+        [META_CLEAN] = "clean",
+        [META_NEXT_NAMESPACE] = "next-namespace",
+        [META_INCARNATION] = "incarnation",
+        [META_IN_TOUCH] = "in-touch",
+        [META_SETTLED] = "settled",
     };
     return (unsigned)which < META_NUMBERS ? names[which] : NULL;
 }
@@ -210,6 +231,21 @@ int batch_parse_session(const void *key, size_t key_size, const void *value, siz
     };
     memcpy(row->name, p + SESSION_FIXED, n);
     return 0;
+}
+
+int batch_parse_tombstone(const void *key, size_t key_size, const void *value, size_t value_size, struct key_ref *k,
+                          struct tombstone_row *row)
+{
+    uint64_t counter;
+    const uint8_t *p = value;
+    if (key_size > RECORD_KEY_MAX || value_size != TOMBSTONE_BYTES ||
+        p[sizeof counter] & ~(TOMBSTONE_KNOWN | TOMBSTONE_TAKEN) || record_key_parse(key, (uint32_t)key_size, k) < 0)
+        return -EBADMSG;
+    memcpy(&counter, p, sizeof counter);
+    *row = (struct tombstone_row){.counter = le64toh(counter),
+                                  .known = p[sizeof counter] & TOMBSTONE_KNOWN,
+                                  .taken = p[sizeof counter] & TOMBSTONE_TAKEN};
+    return row->counter ? 0 : -EBADMSG;
 }
 
 int batch_parse_number(const void *value, size_t value_size, uint64_t *out)

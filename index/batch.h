@@ -8,8 +8,12 @@
  *   object      record_key, record_encode
  *   namespace   name and a NUL; id 4, flags 4, little-endian
  *   session     id as 8 big-endian bytes; applied 8, start time 8, pid 4, uid 4, name without a NUL
- *   meta        meta_name; value 8, little-endian */
+ *   meta        meta_name; value 8, little-endian
+ *   tombstone   record_key; counter 8, little-endian, flags 1: 1 known, 2 taken */
 #define SESSION_FIXED 24u
+#define TOMBSTONE_BYTES 9u
+#define TOMBSTONE_KNOWN 1u
+#define TOMBSTONE_TAKEN 2u
 
 struct batch_op {
     enum batch_op_kind kind;
@@ -29,6 +33,8 @@ int batch_parse_namespace(const void *key, size_t key_size, const void *value, s
                           char name[NAME_MAX_BYTES + 1], uint32_t *id, uint32_t *flags);
 int batch_parse_session(const void *key, size_t key_size, const void *value, size_t value_size, uint64_t *session,
                         struct session_row *row);
+int batch_parse_tombstone(const void *key, size_t key_size, const void *value, size_t value_size, struct key_ref *k,
+                          struct tombstone_row *row);
 int batch_parse_number(const void *value, size_t value_size, uint64_t *out);
 
 #endif

@@ -14,7 +14,9 @@ enum batch_op_kind {
     BATCH_NAMESPACE, /* name -> id, flags */
     BATCH_SESSION,   /* session -> struct session_row */
     BATCH_END_SESSION,
-    BATCH_META /* one of enum meta_number */
+    BATCH_META,      /* one of enum meta_number */
+    BATCH_TOMBSTONE, /* key -> struct tombstone_row */
+    BATCH_END_TOMBSTONE
 };
 
 enum meta_number {
@@ -24,6 +26,8 @@ enum meta_number {
     META_CLEAN,          /* 1 after a clean stop */
     META_NEXT_NAMESPACE, /* of nodes that gave ids in sequence; written no more */
     META_INCARNATION,    /* counts starts of the node on this region */
+    META_IN_TOUCH,       /* CLOCK_BOOTTIME ns when another member was last connected, a little behind; 0: never */
+    META_SETTLED,        /* revision of the list that all members had heard of, 0: none (replication/publish.h) */
     META_NUMBERS
 };
 
@@ -33,6 +37,13 @@ struct session_row {
     int32_t pid;
     uint32_t uid;
     char name[NAME_MAX_BYTES + 1];
+};
+
+/* A removal that its homes have to hear of (PROTOCOLS rule 29). */
+struct tombstone_row {
+    uint64_t counter; /* of its version; the region is this one */
+    bool known;       /* all homes have acknowledged it, once */
+    bool taken;       /* its counter was taken from a home's answer, which is done once (rule 28) */
 };
 
 struct batch;
@@ -47,6 +58,8 @@ int batch_namespace(struct batch *b, const char *name, uint32_t id, uint32_t fla
 int batch_session(struct batch *b, uint64_t session, const struct session_row *row);
 int batch_end_session(struct batch *b, uint64_t session);
 int batch_meta(struct batch *b, enum meta_number which, uint64_t value);
+int batch_tombstone(struct batch *b, struct key_ref key, const struct tombstone_row *row);
+int batch_end_tombstone(struct batch *b, struct key_ref key);
 
 struct index_usage {
     uint64_t map_bytes;  /* what the user set */
@@ -71,6 +84,7 @@ struct index_ops {
     int (*each)(void *ix, int (*each)(void *arg, struct key_ref key, const struct record *r), void *arg);
     int (*namespaces)(void *ix, int (*each)(void *arg, const char *name, uint32_t id, uint32_t flags), void *arg);
     int (*sessions)(void *ix, int (*each)(void *arg, uint64_t session, const struct session_row *row), void *arg);
+    int (*tombstones)(void *ix, int (*each)(void *arg, struct key_ref key, const struct tombstone_row *row), void *arg);
     uint64_t (*meta)(void *ix, enum meta_number which); /* 0 if never set */
     void (*usage)(void *ix, struct index_usage *out);
 };

@@ -65,14 +65,17 @@ static uint64_t min64(uint64_t a, uint64_t b)
  * transaction freed can't be used by the next one, only by the second; each needs room for a part of deletes. */
 static int check_room(struct lmdb_index *ix, MDB_txn *txn, uint32_t n)
 {
-    MDB_stat st;
+    MDB_stat objects, removed;
     uint64_t live;
-    int rc = mdb_stat(txn, ix->dbi[TABLE_OBJECTS], &st);
+    int rc = mdb_stat(txn, ix->dbi[TABLE_OBJECTS], &objects);
+    if (rc == 0)
+        rc = mdb_stat(txn, ix->dbi[TABLE_TOMBSTONES], &removed);
     if (rc == 0)
         rc = lmdb_live_pages(ix, txn, &live);
     if (rc != 0)
         return rc;
-    uint64_t path = st.ms_depth + 1u; /* pages of a changed key, and a neighbour that it is merged with */
+    unsigned depth = objects.ms_depth > removed.ms_depth ? objects.ms_depth : removed.ms_depth;
+    uint64_t path = depth + 1u; /* pages of a changed key, and a neighbour that it is merged with */
     uint64_t freed = min64(live, n * path);
     uint64_t part = min64(live, PART_OPS * path) + PART_PAGES;
     bool fits = live <= ix->limit_pages && live + freed + 2 * part <= ix->total_pages;
@@ -90,6 +93,9 @@ static enum lmdb_table table_of(enum batch_op_kind kind)
     case BATCH_SESSION:
     case BATCH_END_SESSION:
         return TABLE_SESSIONS;
+    case BATCH_TOMBSTONE:
+    case BATCH_END_TOMBSTONE:
+        return TABLE_TOMBSTONES;
     case BATCH_META:
         break;
     }
@@ -101,7 +107,7 @@ static int apply_op(struct lmdb_index *ix, MDB_txn *txn, const struct batch_op *
     MDB_dbi dbi = ix->dbi[table_of(op->kind)];
     MDB_val key = {.mv_size = op->key_size, .mv_data = (void *)(uintptr_t)op->key};
     MDB_val value = {.mv_size = op->value_size, .mv_data = (void *)(uintptr_t)op->value};
-    if (op->kind != BATCH_DELETE && op->kind != BATCH_END_SESSION)
+    if (op->kind != BATCH_DELETE && op->kind != BATCH_END_SESSION && op->kind != BATCH_END_TOMBSTONE)
         return mdb_put(txn, dbi, &key, &value, 0);
     int rc = mdb_del(txn, dbi, &key, NULL);
     return rc == MDB_NOTFOUND ? 0 : rc;
@@ -193,6 +199,7 @@ struct walk {
     int (*each)(void *arg, struct key_ref key, const struct record *r);
     int (*namespace)(void *arg, const char *name, uint32_t id, uint32_t flags);
     int (*session)(void *arg, uint64_t session, const struct session_row *row_out);
+    int (*tombstone)(void *arg, struct key_ref key, const struct tombstone_row *row_out);
     void *arg;
     MDB_val prefix; /* of the row's key: the walk ends after it */
     int *result;    /* of the callback that ended the walk */
@@ -276,6 +283,14 @@ static int session_row(const struct walk *w, const MDB_val *key, const MDB_val *
     return finish(w, rc < 0 ? rc : w->session(w->arg, session, &row));
 }
 
+static int tombstone_row(const struct walk *w, const MDB_val *key, const MDB_val *value)
+{
+    struct key_ref k;
+    struct tombstone_row row;
+    int rc = batch_parse_tombstone(key->mv_data, key->mv_size, value->mv_data, value->mv_size, &k, &row);
+    return finish(w, rc < 0 ? rc : w->tombstone(w->arg, k, &row));
+}
+
 static int op_list(void *arg, uint32_t ns, const void *prefix, uint32_t prefix_size, const void *after,
                    uint32_t after_size, int (*each)(void *, struct key_ref, const struct record *), void *each_arg)
 {
@@ -316,6 +331,13 @@ static int op_sessions(void *arg, int (*each)(void *, uint64_t, const struct ses
     return walk_table(&w, TABLE_SESSIONS, (MDB_val){0}, false);
 }
 
+static int op_tombstones(void *arg, int (*each)(void *, struct key_ref, const struct tombstone_row *), void *each_arg)
+{
+    int result = 0;
+    struct walk w = {.ix = arg, .row = tombstone_row, .tombstone = each, .arg = each_arg, .result = &result};
+    return walk_table(&w, TABLE_TOMBSTONES, (MDB_val){0}, false);
+}
+
 static uint64_t op_meta(void *arg, enum meta_number which)
 {
     struct lmdb_index *ix = arg;
@@ -352,6 +374,7 @@ const struct index_ops lmdb_ops = {
     .each = op_each,
     .namespaces = op_namespaces,
     .sessions = op_sessions,
+    .tombstones = op_tombstones,
     .meta = op_meta,
     .usage = op_usage,
 };

@@ -7,7 +7,7 @@
 #include <lmdb.h>
 #include <sys/types.h>
 
-enum lmdb_table { TABLE_OBJECTS, TABLE_META, TABLE_SESSIONS, TABLE_NAMESPACES, TABLES };
+enum lmdb_table { TABLE_OBJECTS, TABLE_META, TABLE_SESSIONS, TABLE_NAMESPACES, TABLE_TOMBSTONES, TABLES };
 
 struct lmdb_index {
     MDB_env *env;

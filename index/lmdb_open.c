@@ -29,7 +29,8 @@
 static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct lmdb_index *open_list;
 
-static const char *const table_names[TABLES] = {"objects", "meta", "sessions", "namespaces"};
+/* The last one came later: an index without it is another format's, and an index all the same. */
+static const char *const table_names[TABLES] = {"objects", "meta", "sessions", "namespaces", "tombstones"};
 
 struct file {
     char path[PATH_BYTES];
@@ -405,5 +406,5 @@ int lmdb_identify(struct lmdb_index *ix, const struct lmdb_identity *id)
 
 bool lmdb_is_index(int fd)
 {
-    return lmdb_names(fd, table_names, TABLES);
+    return lmdb_names(fd, table_names, TABLE_TOMBSTONES);
 }

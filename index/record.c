@@ -10,6 +10,7 @@
 #define FLAG_READY 1u
 #define FLAG_TIER_SHIFT 1u
 #define FLAG_TIER 0x0eu
+#define FLAG_GROUPED 0x10u
 #define TIER_MAX 3u     /* the slot header has two bits for it */
 #define SEGMENT_MAX 63u /* and six for this */
 #define GENERATION_MASK ((UINT64_C(1) << 56) - 1)
@@ -53,7 +54,8 @@ uint32_t record_encode(uint8_t out[RECORD_MAX], const struct record *r)
     put64(out + 24, r->lineage);
     put64(out + 32, r->parent);
     put64(out + 40, r->generation & GENERATION_MASK);
-    out[47] = (uint8_t)((r->ready ? FLAG_READY : 0) | (unsigned)r->tier << FLAG_TIER_SHIFT);
+    out[47] =
+        (uint8_t)((r->ready ? FLAG_READY : 0) | (unsigned)r->tier << FLAG_TIER_SHIFT | (r->grouped ? FLAG_GROUPED : 0));
     put32(out + 48, r->slot);
     put32(out + 52, r->size);
     put16(out + 56, r->region);
@@ -66,8 +68,9 @@ uint32_t record_encode(uint8_t out[RECORD_MAX], const struct record *r)
 static bool fixed_valid(const uint8_t *p)
 {
     uint8_t flags = p[47];
-    return (flags & ~(FLAG_READY | FLAG_TIER)) == 0 && flags >> FLAG_TIER_SHIFT <= TIER_MAX &&
-           get32(p + 48) != SLOT_NONE && get32(p + 52) <= OBJECT_MAX && p[59] <= SEGMENT_MAX;
+    return (flags & ~(FLAG_READY | FLAG_TIER | FLAG_GROUPED)) == 0 &&
+           (flags & FLAG_TIER) >> FLAG_TIER_SHIFT <= TIER_MAX && get32(p + 48) != SLOT_NONE &&
+           get32(p + 52) <= OBJECT_MAX && p[59] <= SEGMENT_MAX;
 }
 
 /* Holds in p[0, n), or -EBADMSG: whole ones only, each with a label and an expiry that is a time. */
@@ -114,7 +117,8 @@ int record_decode(const void *data, uint32_t n, struct record *out)
     out->parent = get64(p + 32);
     out->generation = get64(p + 40) & GENERATION_MASK;
     out->ready = p[47] & FLAG_READY;
-    out->tier = p[47] >> FLAG_TIER_SHIFT;
+    out->tier = (p[47] & FLAG_TIER) >> FLAG_TIER_SHIFT;
+    out->grouped = p[47] & FLAG_GROUPED;
     out->slot = get32(p + 48);
     out->size = get32(p + 52);
     out->region = get16(p + 56);

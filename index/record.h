@@ -3,8 +3,8 @@
  * Key: namespace as 4 big-endian bytes, then the key: a namespace's keys are one range, in byte order.
  * Value: 64 bytes, little-endian, then the holds:
  *   0 version counter 8, 8 created (wall clock us) 8, 16 checksum 8, 24 lineage 8, 32 parent 8,
- *   40 generation 7, 47 flags 1 (bit 0 ready, bits 1..3 tier, others 0), 48 slot 4, 52 size 4,
- *   56 region index 2, 58 priority 1, 59 log2 segment 1, 60 ttl seconds 4;
+ *   40 generation 7, 47 flags 1 (bit 0 ready, bits 1..3 tier, bit 4 sealed with others, others 0), 48 slot 4,
+ *   52 size 4,   56 region index 2, 58 priority 1, 59 log2 segment 1, 60 ttl seconds 4;
  *   each hold: expiry 8 (CLOCK_BOOTTIME ns, 0 none), label size 1, label.
  */
 #ifndef BERTH_INDEX_RECORD_H
@@ -41,6 +41,7 @@ struct record {
     uint8_t segment;
     uint8_t tier;
     bool ready;
+    bool grouped; /* sealed together with others, which have its version */
     uint8_t n_holds;
     struct hold holds[HOLDS_MAX];
 };

@@ -40,17 +40,12 @@ static struct seat *seat_at(const struct home *h, uint16_t member)
     return member < h->n_members ? &h->seats[h->seat_of[member]] : NULL;
 }
 
-static bool marked(const struct home *h, const struct seat *s)
-{
-    return s->mark && s->mark_revision == h->revision;
-}
-
 /* Marks change seldom, questions are many: the count is kept. */
 static void count_missing(struct home *h)
 {
     h->stat.missing = 0;
     for (uint32_t i = 0; i < h->n_members; i++) {
-        h->stat.missing += !marked(h, seat_at(h, (uint16_t)i));
+        h->stat.missing += !seat_marked(h, seat_at(h, (uint16_t)i));
     }
 }
 
@@ -63,7 +58,8 @@ static void end_life(struct seat *s)
     s->next = 0;
 }
 
-/* The seat of an id: its own, else one that nobody has. */
+/* The seat of an id: its own, else one that nobody has. There is one: those that are not in the list gave theirs back,
+ * and a list has MEMBERS_MAX members at most. */
 static struct seat *find_seat(struct home *h, uint64_t id)
 {
     struct seat *spare = NULL;
@@ -73,7 +69,7 @@ static struct seat *find_seat(struct home *h, uint64_t id)
         }
         spare = h->seats[i].id ? spare : &h->seats[i];
     }
-    return spare ? spare : h->n_seats < MEMBERS_MAX ? &h->seats[h->n_seats++] : NULL;
+    return spare ? spare : &h->seats[h->n_seats++];
 }
 
 static bool listed(const struct rendezvous *r, uint64_t id)
@@ -86,7 +82,7 @@ static bool listed(const struct rendezvous *r, uint64_t id)
     return false;
 }
 
-int home_members(struct home *h, const struct rendezvous *r)
+void home_members(struct home *h, const struct rendezvous *r)
 {
     for (uint32_t i = 0; i < h->n_seats; i++) {
         struct seat *s = &h->seats[i];
@@ -101,16 +97,12 @@ int home_members(struct home *h, const struct rendezvous *r)
     for (uint32_t i = 0; i < h->n_members; i++) {
         uint64_t id = rendezvous_member_id(r, (uint16_t)i);
         struct seat *s = find_seat(h, id);
-        if (!s) {
-            return -ENOSPC;
-        }
         s->id = id;
         s->member = (uint16_t)i;
         h->seat_of[i] = (uint16_t)(s - h->seats);
     }
     h->revision = rendezvous_revision(r);
     count_missing(h);
-    return 0;
 }
 
 int home_hello(struct home *h, uint16_t member, struct home_life life)
@@ -143,9 +135,9 @@ void home_reachable(struct home *h, uint16_t member, bool up)
 /* ---- publications ---- */
 
 /* The newest of what stands: floor or a location that holds. */
-static struct home_version newest(const struct home *h, const struct entry *e)
+static struct object_version newest(const struct home *h, const struct entry *e)
 {
-    struct home_version v = e->floor;
+    struct object_version v = e->floor;
     for (uint32_t i = 0; i < e->n; i++) {
         if (location_holds(h, &e->at[i]) && version_less(v, e->at[i].version)) {
             v = e->at[i].version;
@@ -155,9 +147,9 @@ static struct home_version newest(const struct home *h, const struct entry *e)
 }
 
 /* What stands above a publication, counter 0: nothing. A judgement only: repeated batches are answered by it. */
-static struct home_version above(const struct home *h, const struct entry *e, const struct publication_entry *p)
+static struct object_version above(const struct home *h, const struct entry *e, const struct publication_entry *p)
 {
-    struct home_version none = {0}, v;
+    struct object_version none = {0}, v;
     if (!e || p->kind == PUBLICATION_GONE) {
         return none;
     }
@@ -169,7 +161,7 @@ static struct home_version above(const struct home *h, const struct entry *e, co
     return version_less(p->version, v) || (e->removed && version_equal(p->version, v)) ? v : none;
 }
 
-static void drop_below(struct home *h, struct entry *e, struct home_version v, bool itself, int64_t now)
+static void drop_below(struct home *h, struct entry *e, struct object_version v, bool itself, int64_t now)
 {
     for (uint32_t i = e->n; i-- > 0;) {
         if (version_less(e->at[i].version, v) || (itself && version_equal(e->at[i].version, v))) {
@@ -178,7 +170,7 @@ static void drop_below(struct home *h, struct entry *e, struct home_version v, b
     }
 }
 
-static void raise_floor(struct home *h, struct entry *e, struct home_version v, bool removed, int64_t now)
+static void raise_floor(struct home *h, struct entry *e, struct object_version v, bool removed, int64_t now)
 {
     e->floor = v;
     e->removed = removed;
@@ -221,7 +213,7 @@ static void put_location(struct home *h, struct entry *e, uint16_t seat, const s
         .version = p->version, .size = p->size, .lineage = p->lineage, .life = h->seats[seat].now_life, .seat = seat};
 }
 
-static void drop_gone(struct home *h, struct entry *e, uint16_t seat, struct home_version v, int64_t now)
+static void drop_gone(struct home *h, struct entry *e, uint16_t seat, struct object_version v, int64_t now)
 {
     for (uint32_t i = e->n; i-- > 0;) {
         if (e->at[i].seat == seat && !version_less(v, e->at[i].version)) {
@@ -233,7 +225,7 @@ static void drop_gone(struct home *h, struct entry *e, uint16_t seat, struct hom
 
 static struct publication_result judge(const struct home *h, const struct entry *e, const struct publication_entry *p)
 {
-    struct home_version v = above(h, e, p);
+    struct object_version v = above(h, e, p);
     return (struct publication_result){.verdict = v.counter ? VERDICT_SUPERSEDED : VERDICT_OK, .counter = v.counter};
 }
 

@@ -2,8 +2,9 @@
  *
  * Soft state: owners publish it and publish it again; losing it costs requests, never data. What the home says of a key
  * (PROTOCOLS.md rules 28 to 31):
- *   FOUND     these members have it, the newest version first. `sure` is false while a mark is missing: then a newer
- *             version or a removal may be known to the members named by home_missing and not to this home.
+ *   FOUND     these members have it, those that can be reached first, then the newest version. `sure` is false while a
+ *             mark is missing: then a newer version or a removal may be known to the members named by home_missing and
+ *             not to this home; and where a ninth location was turned away (below).
  *   ABSENT    no member of the list has it, but for puts that no home acknowledged. Only if the reader's revision is
  *             the home's, every member has marked its publication to this very run of the home as complete under that
  *             revision, and nothing was dropped since.
@@ -60,7 +61,7 @@ struct home_config {
 enum home_kind { ANSWER_FOUND = 1, ANSWER_ABSENT, ANSWER_LEARNING };
 
 struct home_location {
-    struct home_version version;
+    struct object_version version;
     uint64_t size; /* bytes */
     uint64_t lineage;
     uint16_t member; /* index in the list */
@@ -68,11 +69,11 @@ struct home_location {
 };
 
 struct home_answer {
-    uint8_t kind;                /* enum home_kind */
-    bool sure;                   /* FOUND: no member's mark is missing; ABSENT: always */
-    bool everyone;               /* LEARNING: any member of the reader's list may know, not only those without a mark */
-    uint32_t n;                  /* locations */
-    struct home_version removed; /* the tombstone that this key has, newer than no location; counter 0: none known */
+    uint8_t kind;  /* enum home_kind */
+    bool sure;     /* FOUND: nobody else has it, as far as is published; ABSENT: always */
+    bool everyone; /* LEARNING: any member of the reader's list may know, not only those without a mark */
+    uint32_t n;    /* locations */
+    struct object_version removed; /* the tombstone that this key has, newer than no location; counter 0: none known */
     struct home_location at[HOME_LOCATIONS];
 };
 
@@ -91,8 +92,8 @@ int home_create(struct home **out, const struct home_config *config);
 void home_destroy(struct home *h);
 
 /* A list, the first or another one; r is read now and not kept. Members keep what they had by their id; those that are
- * not in it any more end. O(members). 0, or -ENOSPC after more than MEMBERS_MAX ids. */
-int home_members(struct home *h, const struct rendezvous *r);
+ * not in it any more end. O(members^2): lists change seldom. */
+void home_members(struct home *h, const struct rendezvous *r);
 
 /* A member's HELLO. 0: the life that was known; 1: another one, everything of the earlier is stale from here on;
  * -ESTALE: an earlier incarnation of the known region, refuse the connection; -EINVAL: no such member. */

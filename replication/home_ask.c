@@ -42,8 +42,8 @@ void home_ask(const struct home *h, const struct home_key *key, uint64_t revisio
               struct home_answer *answer)
 {
     const struct entry *e = table_find(h, key);
-    bool same = revision == h->revision && h->revision != 0;
-    *answer = (struct home_answer){.sure = same && h->stat.missing == 0};
+    bool same = revision == h->revision && h->revision != 0, more = e && e->more_at;
+    *answer = (struct home_answer){.sure = same && h->stat.missing == 0 && !more};
     if (e) {
         collect(h, e, now, answer);
     }
@@ -51,8 +51,7 @@ void home_ask(const struct home *h, const struct home_key *key, uint64_t revisio
         answer->kind = ANSWER_FOUND;
         return;
     }
-    answer->everyone = !same || (e && e->more_at);
-    answer->sure = answer->sure && !answer->everyone;
+    answer->everyone = !same || more;
     answer->kind = answer->sure ? ANSWER_ABSENT : ANSWER_LEARNING;
 }
 
@@ -73,7 +72,7 @@ uint32_t home_missing(const struct home *h, bool everyone, uint16_t *out, uint32
     uint32_t n = 0;
     for (uint32_t i = 0; i < h->n_members; i++) {
         const struct seat *s = &h->seats[h->seat_of[i]];
-        if (everyone || !s->mark || s->mark_revision != h->revision) {
+        if (everyone || !seat_marked(h, s)) {
             if (n < max) {
                 out[n] = (uint16_t)i;
             }

@@ -6,7 +6,7 @@
 #include "replication/home.h"
 
 struct location {
-    struct home_version version;
+    struct object_version version;
     uint64_t size;
     uint64_t lineage;
     uint32_t life; /* of its seat when it was published; ended if below the seat's floor */
@@ -18,9 +18,9 @@ struct entry {
     struct entry *next;
     uint64_t hash;
     uint64_t space;
-    struct home_version floor; /* counter 0: none */
-    int64_t until;             /* the floor of an entry without locations ends */
-    uint64_t more_at;          /* not 0: others may have it; the home's clock when one of them was turned away */
+    struct object_version floor; /* counter 0: none */
+    int64_t until;               /* the floor of an entry without locations ends */
+    uint64_t more_at;            /* not 0: others may have it; the home's clock when one of them was turned away */
     uint16_t key_size;
     uint8_t n, room; /* locations */
     bool removed;    /* the floor is a tombstone */
@@ -61,6 +61,12 @@ struct home {
 static inline bool location_holds(const struct home *h, const struct location *l)
 {
     return l->life >= h->seats[l->seat].life_from;
+}
+
+/* The mark counts under its own revision only. */
+static inline bool seat_marked(const struct home *h, const struct seat *s)
+{
+    return s->mark && s->mark_revision == h->revision;
 }
 
 int table_create(struct home *h);

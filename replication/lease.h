@@ -21,6 +21,7 @@
 #include "index/record.h"
 #include "replication/list.h"
 #include "replication/pull_table.h"
+#include "replication/version.h"
 
 #define LEASE_TTL_MAX_NS INT64_C(30000000000)
 #define LEASE_MEMBERS_MAX 1024u
@@ -41,18 +42,6 @@ static inline int64_t reader_start(struct reader_now now)
 static inline int64_t reader_check(struct reader_now now)
 {
     return now.raw + (now.boot - now.mono_before);
-}
-
-struct object_version {
-    uint64_t counter, region;
-};
-
-static inline int version_compare(struct object_version a, struct object_version b)
-{
-    if (a.counter != b.counter) {
-        return a.counter < b.counter ? -1 : 1;
-    }
-    return a.region < b.region ? -1 : a.region > b.region;
 }
 
 /* What an owner grants. From a peer: lease_terms_good() before use. */

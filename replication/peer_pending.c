@@ -60,11 +60,11 @@ int peer_ask(struct peer *p, void *message, size_t n, int64_t deadline, int64_t 
     return 0;
 }
 
-/* An answer has an item for each that was asked for; of a run, for those that are in it; of SUMS, for those that fit.
- */
+/* An answer has an item for each that was asked for; of a run, for those that are in it; of SUMS, for those that fit. A
+ * list is as long as it is. */
 static bool count_answers(const struct pending *q, const struct wire_message *m)
 {
-    if (m->status < 0)
+    if (m->status < 0 || q->op == WIRE_MEMBERS)
         return true;
     bool run = ((q->op == WIRE_LEASE || q->op == WIRE_ASK) && q->flags & WIRE_PREFIX) || q->op == WIRE_SUMS;
     return run ? m->head.count <= q->count : m->head.count == q->count;

@@ -7,8 +7,7 @@
 #ifndef BERTH_REPLICATION_PUBLICATION_H
 #define BERTH_REPLICATION_PUBLICATION_H
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "replication/version.h"
 
 #define MEMBERS_MAX 1024u            /* of the list */
 #define HOMES_MAX 3u                 /* of a key */
@@ -25,11 +24,6 @@ struct home_key {
     uint64_t route; /* not 0: homes are chosen by it and not by the key; never part of the key's identity */
 };
 
-struct home_version {
-    uint64_t counter; /* 0: no version */
-    uint64_t region;
-};
-
 /* One run of a member's process: region of its pool, and how often a node was started on it. */
 struct home_life {
     uint64_t region;
@@ -44,7 +38,7 @@ enum publication_kind {
 
 struct publication_entry {
     struct home_key key;
-    struct home_version version;
+    struct object_version version;
     uint64_t size; /* bytes; OBJECT */
     uint64_t lineage;
     uint8_t kind;     /* enum publication_kind */
@@ -83,16 +77,6 @@ struct publication_answer {
     uint32_t n;
     const struct publication_result *results;
 };
-
-static inline bool version_less(struct home_version a, struct home_version b)
-{
-    return a.counter != b.counter ? a.counter < b.counter : a.region < b.region;
-}
-
-static inline bool version_equal(struct home_version a, struct home_version b)
-{
-    return a.counter == b.counter && a.region == b.region;
-}
 
 static inline bool life_equal(struct home_life a, struct home_life b)
 {

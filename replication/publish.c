@@ -20,6 +20,7 @@ int publish_create(struct publish **out, const struct publish_config *config)
     }
     p->config = *config;
     p->held = config->held;
+    p->first = p->last = MEMBER_NONE;
     *out = p;
     return 0;
 }
@@ -32,6 +33,7 @@ static void free_targets(struct publish *p)
     free(p->targets);
     p->targets = NULL;
     p->n_targets = 0;
+    p->first = p->last = MEMBER_NONE;
 }
 
 void publish_destroy(struct publish *p)
@@ -65,7 +67,7 @@ int publish_members(struct publish *p, uint16_t self, const struct rendezvous *r
     }
     p->config.settled = 0;
     p->passing = false;
-    p->cursor = p->retire_cursor = 0;
+    p->look = true;
     p->now = now;
     return 0;
 }
@@ -97,6 +99,8 @@ void publish_up(struct publish *p, uint16_t member, struct home_life life, int64
     for (uint32_t i = 0; i < t->n_flights; i++) {
         t->flight[i].due = now;
     }
+    p->look = true;
+    target_wake(p, t);
 }
 
 void publish_down(struct publish *p, uint16_t member, int64_t now)
@@ -124,31 +128,46 @@ static void restart_homes(struct publish *p, const uint16_t *home, uint32_t n)
     end_empty_pass(p);
 }
 
+/* To all homes of the key; owed: it counts as published when they have it. */
+static void tell(struct publish *p, const struct publication_entry *entry, bool owed)
+{
+    uint16_t home[HOMES_MAX];
+    uint32_t n = p->list ? rendezvous_homes(p->list, rendezvous_place(&entry->key), home) : 0, in = 0;
+    struct item *item = n ? item_make(entry, p->number) : NULL;
+    if (n && !item) {
+        restart_homes(p, home, n);
+        return;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        struct target *t = &p->targets[home[i]];
+        in += t->state != TARGET_WAIT && target_push(p, t, item);
+    }
+    if (owed && in == n && n) {
+        item->owed = n;
+    }
+    item_release(item);
+    end_empty_pass(p);
+}
+
 int64_t publish_tell(struct publish *p, const struct publication_entry *entry, int64_t now)
 {
     p->now = now;
     if (!publication_entry_good(entry)) {
         return -EINVAL;
     }
-    uint16_t home[HOMES_MAX];
-    uint32_t n = p->list ? rendezvous_homes(p->list, rendezvous_place(&entry->key), home) : 0, in = 0;
-    uint64_t number = ++p->number;
-    struct item *item = n ? item_make(entry, number) : NULL;
-    p->stat.told = number;
-    if (n && !item) {
-        restart_homes(p, home, n);
-        return (int64_t)number;
+    p->stat.told = ++p->number;
+    tell(p, entry, entry->kind != PUBLICATION_GONE);
+    return (int64_t)p->number;
+}
+
+int publish_renew(struct publish *p, const struct publication_entry *entry, int64_t now)
+{
+    p->now = now;
+    if (!publication_entry_good(entry) || entry->kind != PUBLICATION_OBJECT || entry->fresh) {
+        return -EINVAL;
     }
-    for (uint32_t i = 0; i < n; i++) {
-        struct target *t = &p->targets[home[i]];
-        in += t->state != TARGET_WAIT && target_push(p, t, item);
-    }
-    if (in == n && n && entry->kind != PUBLICATION_GONE) {
-        item->owed = n;
-    }
-    item_release(item);
-    end_empty_pass(p);
-    return (int64_t)number;
+    tell(p, entry, false);
+    return 0;
 }
 
 /* To the homes of the key that take part in the pass. The number is the next one's: a home that has something told
@@ -197,6 +216,7 @@ int publish_listed(struct publish *p, uint64_t pass, const struct publication_en
         if (t->state == TARGET_LISTING) {
             t->state = TARGET_LISTED;
             t->complete_at = t->tail;
+            target_wake(p, t);
         }
     }
     end_empty_pass(p);
@@ -226,6 +246,7 @@ void publish_tick(struct publish *p, int64_t now)
         if ((t->state == TARGET_PARTIAL && t->retry_at <= now) || unheard(p, t)) {
             target_restart(p, t);
         }
+        target_wake(p, t);
     }
     end_empty_pass(p);
 }
@@ -251,7 +272,11 @@ int64_t publish_timer(const struct publish *p)
 
 static void begin_pass(struct publish *p)
 {
-    for (uint32_t i = 0; i < p->n_targets && !p->held; i++) {
+    if (p->held || !p->look) {
+        return;
+    }
+    p->look = false;
+    for (uint32_t i = 0; i < p->n_targets; i++) {
         struct target *t = &p->targets[i];
         if (t->state == TARGET_WAIT && t->up) {
             target_begin(p, t);
@@ -293,23 +318,35 @@ static const struct publish_command *list_command(struct publish *p)
     return &p->command;
 }
 
+static void leave_line(struct publish *p)
+{
+    struct target *t = &p->targets[p->first];
+    p->first = t->behind;
+    t->ready = false;
+}
+
+/* Who is in front retires all that was acknowledged, then sends one batch and goes to the end of the line. */
 const struct publish_command *publish_command(struct publish *p)
 {
-    for (uint32_t i = 0; i < p->n_targets; i++) {
-        struct target *t = &p->targets[(p->retire_cursor + i) % p->n_targets];
-        while (target_retirable(t)) {
+    for (;;) {
+        uint16_t member = p->first;
+        struct target *t = member == MEMBER_NONE ? NULL : &p->targets[member];
+        while (t && target_retirable(t)) {
             if (target_retire(p, t)) {
-                p->retire_cursor = (p->retire_cursor + i) % p->n_targets;
                 return &p->command;
             }
         }
+        const struct publish_command *c = list_command(p);
+        if (c || !t) {
+            return c;
+        }
+        leave_line(p);
+        c = target_send(p, member);
+        if (c) {
+            target_wake(p, t);
+            return c;
+        }
     }
-    const struct publish_command *c = list_command(p);
-    for (uint32_t i = 0; !c && i < p->n_targets; i++) {
-        p->cursor = (p->cursor + 1) % p->n_targets;
-        c = target_send(p, (uint16_t)p->cursor);
-    }
-    return c;
 }
 
 /* ---- state ---- */
@@ -366,6 +403,9 @@ static const char *check_target(const struct publish *p, const struct target *t)
             return "numbers of a queue fall";
         }
     }
+    if (!t->ready && (target_retirable(t) || target_sendable(p, t))) {
+        return "a member has something to do and is not in the line";
+    }
     return t->state == TARGET_LISTING && !p->passing ? "a member is listed to and no pass runs" : NULL;
 }
 
@@ -394,15 +434,15 @@ enum absence publish_absence(int64_t away_ns, int64_t tombstone_ns, uint32_t oth
     return others > 0 && (away_ns < 0 || away_ns > tombstone_ns) ? ABSENCE_LONG : ABSENCE_SHORT;
 }
 
-enum unlisted publish_confirm(const struct home_answer *answer, struct home_version own, bool replaceable,
+enum unlisted publish_confirm(const struct home_answer *answer, struct object_version own, bool replaceable,
                               uint16_t self, uint32_t missing, bool last)
 {
-    struct home_version removed = answer->removed;
+    struct object_version removed = answer->removed;
     if (removed.counter && !version_less(removed, own)) {
         return UNLISTED_DROP;
     }
     for (uint32_t i = 0; answer->kind == ANSWER_FOUND && i < answer->n; i++) {
-        struct home_version v = answer->at[i].version;
+        struct object_version v = answer->at[i].version;
         if (answer->at[i].member == self) {
             continue;
         }
@@ -419,5 +459,6 @@ enum unlisted publish_confirm(const struct home_answer *answer, struct home_vers
 void publish_release(struct publish *p, int64_t now)
 {
     p->held = false;
+    p->look = true;
     p->now = now;
 }

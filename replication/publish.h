@@ -20,6 +20,7 @@
  * from the number that publish_tell gave, without any memory a key: a home's queue is in order, so that it has
  * everything below the number at its head. A home whose listing is not complete counts as having nothing. After a
  * PUBLISH_TAKE wait for the number of the version told anew; after a PUBLISH_DROP the version will not be published.
+ * Of each tombstone every home's acknowledgement is a PUBLISH_KNOWN, from which the owner sees when all have it.
  *
  * The caller keeps to this: events come in the order of commits; a listing shows the index as those events left it;
  * a command is carried out before the next event or command; its pointers are valid until then.
@@ -53,9 +54,9 @@ struct publish_config {
  * LIST: pass, start, most. Into publish_listed, now or later, always.
  * TAKE: entry, counter. Where the key still has this version, give it counter + 1 or more and tell it with `again` set:
  *   rule 28's "once", else a clock that is ahead would beat all later puts.
- * DROP: entry. Something newer stands above for good: where the key still has this version, retire the copy; of a
- *   tombstone: the removal came too late. */
-enum publish_command_kind { PUBLISH_SEND = 1, PUBLISH_LIST, PUBLISH_TAKE, PUBLISH_DROP };
+ * DROP: entry, an OBJECT. Something newer stands above for good: where the key still has this version, retire the copy.
+ * KNOWN: member, entry, a TOMBSTONE. This home has it, or what stands above it: it names nothing older any more. */
+enum publish_command_kind { PUBLISH_SEND = 1, PUBLISH_LIST, PUBLISH_TAKE, PUBLISH_DROP, PUBLISH_KNOWN };
 
 struct publish_command {
     enum publish_command_kind kind;
@@ -99,6 +100,10 @@ void publish_down(struct publish *p, uint16_t member, int64_t now);
  * */
 int64_t publish_tell(struct publish *p, const struct publication_entry *entry, int64_t now);
 
+/* An OBJECT that homes have been told of, told again so that they answer whether it is still good (rule 27). Nothing is
+ * counted, nothing waits for it. 0, -EINVAL. Want of memory: as above. */
+int publish_renew(struct publish *p, const struct publication_entry *entry, int64_t now);
+
 /* A step of a listing: OBJECTs and TOMBSTONEs that the index has, at most PUBLISH_STEP; `fresh` where the index knows
  * that the key was never published. end: there is no more. A step of a pass that was given up is ignored. 0, -EINVAL.
  * */
@@ -111,7 +116,7 @@ int publish_answered(struct publish *p, uint16_t member, const struct publicatio
 void publish_tick(struct publish *p, int64_t now);
 int64_t publish_timer(const struct publish *p); /* when a tick is wanted; INT64_MAX: not at all */
 
-/* The next command, or NULL. */
+/* The next command, or NULL. O(1) but while a listing runs, where it is O(members). */
 const struct publish_command *publish_command(struct publish *p);
 
 /* Another list may give a key other homes. A member that has not heard of this owner's new list still has its mark of
@@ -137,8 +142,9 @@ enum absence { ABSENCE_SHORT, ABSENCE_LONG };
 enum absence publish_absence(int64_t away_ns, int64_t tombstone_ns, uint32_t others);
 
 /* After a LONG absence the owner is created `held`: no member gets a listing or a COMPLETE, so that homes say
- * LEARNING and name it. Each of its objects is unlisted: not served to anybody, neither to local readers, until the
- * homes' answer for its key confirms it. */
+ * LEARNING and name it. Each of its objects is unlisted: the owner gives no lease on it until the homes' answer for its
+ * key confirms it. Readers of its own host see its pool as it is: a copy of a removed key is there on every node that
+ * has not heard of the removal, and goes when it does. */
 enum unlisted { UNLISTED_WAIT, UNLISTED_KEEP, UNLISTED_DROP };
 
 struct home_answer;
@@ -146,7 +152,7 @@ struct home_answer;
  * replaceable, any one that no removal stands above: equal keys mean equal bytes. DROP: a removal or a newer version
  * stands above; or the home knows all other members' keys and has it not; or `last`, time is up. WAIT: ask again.
  * missing: members whose mark the home misses, this owner not counted. */
-enum unlisted publish_confirm(const struct home_answer *answer, struct home_version own, bool replaceable,
+enum unlisted publish_confirm(const struct home_answer *answer, struct object_version own, bool replaceable,
                               uint16_t self, uint32_t missing, bool last);
 
 /* Every unlisted object was kept or dropped: listings begin. */

@@ -46,6 +46,8 @@ struct target {
     bool heard;      /* it acknowledged the beginning of a stream of this list, or had that list before */
     bool refused;    /* something of this stream had no room */
     bool completing; /* a COMPLETE is in flight */
+    bool ready;      /* in the line of those that may have a command */
+    uint16_t behind; /* the next of the line */
     struct home_life life;
     uint64_t stream; /* 0 in WAIT */
     uint32_t next;   /* batch */
@@ -70,12 +72,12 @@ struct publish {
     uint64_t number; /* last given */
     uint64_t stream; /* last given */
     uint64_t pass;
-    uint32_t unheard; /* targets that are not heard */
-    bool passing;     /* a pass runs */
-    bool starting;    /* its first step was not asked for yet */
-    bool asked;       /* a step is being made */
-    uint32_t cursor;  /* target whose turn it is to send */
-    uint32_t retire_cursor;
+    uint32_t unheard;     /* targets that are not heard */
+    bool passing;         /* a pass runs */
+    bool starting;        /* its first step was not asked for yet */
+    bool asked;           /* a step is being made */
+    bool look;            /* a member may wait for a pass */
+    uint16_t first, last; /* of the line; MEMBER_NONE: it is empty */
     struct publish_stat stat;
     struct publish_command command;
     uint8_t key[HOME_KEY_MAX]; /* of the command's entry */
@@ -90,6 +92,8 @@ static inline struct queued *target_queued(const struct target *t, uint64_t at)
 struct item *item_make(const struct publication_entry *entry, uint64_t number); /* uses 1; NULL */
 void item_release(struct item *item);
 
+/* Puts it into the line of those that may have something to retire or to send. */
+void target_wake(struct publish *p, struct target *t);
 /* Ends the stream: nothing is queued or under way, the next pass begins another one. */
 void target_restart(struct publish *p, struct target *t);
 void target_begin(struct publish *p, struct target *t);
@@ -100,6 +104,8 @@ const struct publish_command *target_send(struct publish *p, uint16_t member);
 /* Takes the next acknowledged entry out. true: the command is one that it gave rise to. */
 bool target_retire(struct publish *p, struct target *t);
 bool target_retirable(const struct target *t);
+/* There is a batch to be sent for the first time; that one is due again publish_tick sees. */
+bool target_sendable(const struct publish *p, const struct target *t);
 int target_answered(struct publish *p, struct target *t, const struct publication_answer *answer);
 
 #endif

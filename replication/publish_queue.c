@@ -41,9 +41,22 @@ static void drop_queue(struct publish *p, struct target *t)
     t->n_flights = 0;
 }
 
+void target_wake(struct publish *p, struct target *t)
+{
+    uint16_t i = (uint16_t)(t - p->targets);
+    if (t->ready) {
+        return;
+    }
+    t->ready = true;
+    t->behind = MEMBER_NONE;
+    *(p->first == MEMBER_NONE ? &p->first : &p->targets[p->last].behind) = i;
+    p->last = i;
+}
+
 void target_restart(struct publish *p, struct target *t)
 {
     drop_queue(p, t);
+    p->look = true;
     t->state = TARGET_WAIT;
     t->stream = 0;
     t->refused = t->completing = false;
@@ -54,6 +67,7 @@ void target_begin(struct publish *p, struct target *t)
     t->state = TARGET_LISTING;
     t->stream = ++p->stream;
     t->next = 0;
+    target_wake(p, t);
 }
 
 static bool grow(const struct publish *p, struct target *t)
@@ -82,6 +96,7 @@ bool target_push(struct publish *p, struct target *t, struct item *item)
     *target_queued(t, t->tail++) = (struct queued){.item = item};
     item->uses++;
     p->stat.queued++;
+    target_wake(p, t);
     return true;
 }
 
@@ -128,6 +143,17 @@ static bool has_news(const struct target *t, bool complete)
     return t->stream && (t->next == 0 || t->sent < t->tail || complete);
 }
 
+/* Everything before it was acknowledged. */
+static bool completes(const struct target *t)
+{
+    return t->state == TARGET_LISTED && !t->completing && t->head >= t->complete_at;
+}
+
+bool target_sendable(const struct publish *p, const struct target *t)
+{
+    return t->up && t->n_flights < p->config.window && has_news(t, completes(t));
+}
+
 const struct publish_command *target_send(struct publish *p, uint16_t member)
 {
     struct target *t = &p->targets[member];
@@ -140,7 +166,7 @@ const struct publish_command *target_send(struct publish *p, uint16_t member)
             return send(p, member, &t->flight[i]);
         }
     }
-    bool complete = t->state == TARGET_LISTED && !t->completing && t->head >= t->complete_at;
+    bool complete = completes(t);
     if (t->n_flights == p->config.window || !has_news(t, complete)) {
         return NULL;
     }
@@ -183,6 +209,7 @@ int target_answered(struct publish *p, struct target *t, const struct publicatio
     t->heard = t->heard || f->batch == 0;
     f->answered = true;
     f->marked = answer->complete;
+    target_wake(p, t);
     return 0;
 }
 
@@ -212,20 +239,34 @@ static void flight_over(const struct publish *p, struct target *t)
     }
 }
 
-/* The owner's own version was below another: it may have been put a moment ago by a clock that is behind, and takes a
- * higher counter once; or it is an old one that was removed or replaced while this owner was not told (rule 28). */
-static bool superseded(struct publish *p, const struct queued *q)
+static bool command_of(struct publish *p, const struct target *t, enum publish_command_kind kind,
+                       const struct queued *q)
 {
     const struct publication_entry *e = &q->item->entry;
-    bool take = e->fresh && !e->again && q->counter < UINT64_MAX - 1;
-    if (e->kind == PUBLICATION_GONE || (e->kind == PUBLICATION_TOMBSTONE && !e->fresh)) {
-        return false;
-    }
-    p->command =
-        (struct publish_command){.kind = take ? PUBLISH_TAKE : PUBLISH_DROP, .counter = q->counter, .entry = *e};
+    p->command = (struct publish_command){
+        .kind = kind, .member = (uint16_t)(t - p->targets), .counter = q->counter, .entry = *e};
     memcpy(p->key, e->key.data, e->key.size);
     p->command.entry.key.data = p->key;
     return true;
+}
+
+/* The owner's own version was below another: it may have been put a moment ago by a clock that is behind, and takes a
+ * higher counter once; or it is an old one that was removed or replaced while this owner was not told (rule 28). A
+ * tombstone that stays below has done its work: the home names nothing that is older. */
+static bool judged(struct publish *p, const struct target *t, const struct queued *q)
+{
+    const struct publication_entry *e = &q->item->entry;
+    bool below = q->verdict == VERDICT_SUPERSEDED;
+    if (e->kind == PUBLICATION_GONE || q->verdict == VERDICT_FULL) {
+        return false;
+    }
+    if (below && e->fresh && !e->again && q->counter < UINT64_MAX - 1) {
+        return command_of(p, t, PUBLISH_TAKE, q);
+    }
+    if (e->kind == PUBLICATION_TOMBSTONE) {
+        return command_of(p, t, PUBLISH_KNOWN, q);
+    }
+    return below && command_of(p, t, PUBLISH_DROP, q);
 }
 
 bool target_retirable(const struct target *t)
@@ -246,7 +287,7 @@ bool target_retire(struct publish *p, struct target *t)
         } else {
             q->item->owed = 0;
         }
-        out = q->verdict == VERDICT_SUPERSEDED && superseded(p, q);
+        out = judged(p, t, q);
         item_release(q->item);
     }
     if (t->head == f->first + f->n) {

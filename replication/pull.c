@@ -144,7 +144,8 @@ static int create_parts(struct puller *p)
 int pull_create(struct puller **out, const struct pull_config *config)
 {
     if (!config->homes || config->n_members == 0 || config->n_members > LEASE_MEMBERS_MAX ||
-        config->self >= config->n_members || !config->max_requests || !config->max_keys || !config->max_leases) {
+        (config->self >= config->n_members && config->self != PULL_MEMBER_NONE) || !config->max_requests ||
+        !config->max_keys || !config->max_leases) {
         return -EINVAL;
     }
     struct puller *p = calloc(1, sizeof *p);
@@ -245,7 +246,7 @@ static void member_down(struct puller *p, uint16_t i)
 static void member_up(struct puller *p, const struct pull_event *ev)
 {
     struct member *m = &p->members[ev->member];
-    if (m->up && ev->member != p->config.self && m->incarnation != ev->incarnation) {
+    if (m->up && ev->member != p->config.self && m->incarnation && m->incarnation != ev->incarnation) {
         member_down(p, ev->member);
     }
     leases_incarnation(p->leases, ev->member, ev->incarnation);

@@ -94,19 +94,40 @@ struct pull_request {
     int64_t asked;    /* CLOCK_MONOTONIC ns when the caller asked, for the record; 0: now */
 };
 
+/* Where a key's time went. A transfer is in one phase at any moment, so the phases before TOTAL add up to TOTAL for the
+ * request that the transfer was begun for. A phase that is come to again (a retry) is added to. */
 enum pull_phase {
     PULL_PREPARE,  /* asked -> the first step */
+    PULL_HOME,     /* a home's answer is awaited (ASK) */
+    PULL_ADMIT,    /* an owner's lease is awaited (LEASE) */
+    PULL_PAUSE,    /* WAIT: until the key is asked for again; PREFIX: until it is known that the run comes so far */
     PULL_REGISTER, /* room for the local replica */
-    PULL_ADMIT,    /* asks and leases, waits included */
-    PULL_QUEUE,    /* for the window */
-    PULL_TRANSFER, /* first READ posted -> last completion */
-    PULL_COMPLETE, /* after a completion that was of no use: quiet, STATE */
+    PULL_QUEUE,    /* for a window: the puller's, then the transport's */
+    PULL_TRANSFER, /* the first READ left its last queue -> the last bytes came */
+    PULL_COMPLETE, /* until the last completion is seen here; after one that was of no use: quiet, STATE */
     PULL_PROOF,    /* verification */
     PULL_PUBLISH,  /* the local replica's seal */
     PULL_TOTAL,
     PULL_PHASES
 };
 extern const char *const pull_phase_names[PULL_PHASES];
+
+/* Why a key failed. */
+enum pull_cause {
+    CAUSE_ABSENT,   /* it is nowhere */
+    CAUSE_UNSURE,   /* a home or a member that may have it could not be asked */
+    CAUSE_LOST,     /* a source was lost or did not answer, and there was no other */
+    CAUSE_STALE,    /* the lease or the slot's generation was over too often */
+    CAUSE_REFUSED,  /* its owners gave no lease, or only an older version */
+    CAUSE_CORRUPT,  /* proved */
+    CAUSE_LINEAGE,  /* another one */
+    CAUSE_DEADLINE, /* the request's */
+    CAUSE_CANCELED,
+    CAUSE_ROOM,  /* this node's pool or the caller's memory can't take it, or too much is being pulled */
+    CAUSE_OTHER, /* bad requests, no memory, ranges outside of it or that can't be verified */
+    PULL_CAUSES
+};
+extern const char *const pull_cause_names[PULL_CAUSES];
 
 /* One key's outcome and record. A key that shared another request's transfer has that transfer's phases, its own TOTAL,
  * and shared = true, moved = 0. */
@@ -123,8 +144,8 @@ struct pull_result {
     uint16_t requests;     /* ASK, LEASE, RENEW and STATE that it took part in */
     uint64_t lease;        /* under whose permission: the owner's lease id */
     uint64_t size;         /* of the object */
-    uint64_t moved;        /* bytes over the transport, useless ones included */
-    uint64_t copied;       /* of these by a CPU of this node, as the transport says */
+    uint64_t moved;        /* bytes that came into its destination, useless ones included */
+    uint64_t copied;       /* of these by a CPU of this node, as the transport says; tcp: all of them, by the kernel */
     const char *transport; /* its name, as EV_PULL_UP gave it; NULL */
     struct object_version version;
     uint64_t checksum, lineage;
@@ -155,6 +176,7 @@ struct pull_answer {
     uint32_t n_locations, n_missing;
     struct pull_location location[PULL_LOCATIONS_MAX];
     const uint16_t *missing; /* LEARNING */
+    bool many;               /* LEARNING: more members than can be named may know; this home says nothing then */
     bool unsure;             /* FOUND: a member's mark is missing, so that others may have it too (rule 30) */
     bool granted;            /* the home is an owner and grants */
     struct pull_grant grant;
@@ -169,7 +191,7 @@ enum pull_event_kind {
     EV_PULL_LEASED,   /* id: of the LEASE; status, grants, n. It and ANSWER may come up to PULL_FORGET_NS too late */
     EV_PULL_RENEWED,  /* id: of the RENEW; status, ttl_ns */
     EV_PULL_STATED,   /* id: of the STATE; status: 0 generation is the slot's, -ENOENT the lease is unknown */
-    EV_PULL_READ,     /* id: of the READ; status, copied, sums (optional): completed */
+    EV_PULL_READ,     /* id: of the READ; status, received, copied, began, ended, sums (optional): completed */
     EV_PULL_RESERVED, /* id: of the RESERVE; status, token; BERTH_KEPT: the pool has it */
     EV_PULL_SEALED,   /* id: of the SEAL; status; BERTH_KEPT: the pool had it. The token is used up in any case */
     EV_PULL_HASHED,   /* id: of the HASH; status, sums, n */
@@ -192,17 +214,22 @@ struct pull_event {
                     several requests go into one message */
     bool proven; /* UP: a READ's completion says that the owner held the slot until then (TCP), so that lease only is
                     allowed */
-    uint64_t incarnation;  /* UP; LEASED, ANSWER: the sender's, 0: as in UP */
+    uint64_t
+        incarnation; /* UP: 0: not met yet: the shell keeps what is asked of it until a second UP says who it is, or
+                              DOWN; LEASED, ANSWER: the sender's, 0: as in UP */
     const char *transport; /* UP: static string */
     const struct pull_request *request;
     const struct pull_answer *answers;
     const struct pull_grant *grants;
     const uint64_t *leases; /* RECALL */
     uint32_t n;
-    int64_t ttl_ns;       /* RENEWED */
-    uint64_t generation;  /* STATED */
-    uint64_t token;       /* RESERVED: the shell's name for the slot */
-    uint64_t copied;      /* READ: bytes that a CPU of this node moved */
+    int64_t ttl_ns;      /* RENEWED */
+    uint64_t generation; /* STATED */
+    uint64_t token;      /* RESERVED: the shell's name for the slot */
+    uint64_t received; /* READ that failed: bytes in its destination all the same; of one that did not: not looked at */
+    uint64_t copied;   /* READ: bytes that a CPU of this node moved */
+    int64_t began,
+        ended; /* READ: CLOCK_MONOTONIC ns; it left the transport's queue, its last bytes came; 0: not known */
     const uint64_t *sums; /* HASHED: XXH3-64 of each part; READ: of the piece, if the transport hashed it in passing */
 };
 
@@ -227,8 +254,7 @@ enum pull_command_kind {
 
 enum pull_ask_flags {
     ASK_WANT_LEASE = 1u << 0, /* if you are an owner, grant */
-    ASK_PREFIX = 1u << 1,     /* stop at the first that is not FOUND, SKIPPED from there */
-    ASK_FRESH = 1u << 2
+    ASK_PREFIX = 1u << 1      /* stop at the first that is not FOUND, SKIPPED from there */
 };
 
 /* Where bytes go: [at, at + length) of a slot or buffer. */
@@ -262,7 +288,8 @@ struct pull_command {
     uint32_t slot;
     struct pull_target target;
     uint8_t *scratch; /* HASH: of parts that say so */
-    bool whole;       /* READ: its sum is the object's checksum, if it is told (EV_PULL_READ) */
+    bool
+        sum; /* READ: of all of an object without segments, which will be verified: its checksum, made in passing, is of use */
 };
 
 /* ---- the puller ---- */
@@ -277,7 +304,7 @@ enum pull_unsafe {
 };
 
 struct pull_config {
-    uint16_t self;
+    uint16_t self;      /* PULL_MEMBER_NONE: a client, who is no member */
     uint16_t n_members; /* members are 0 .. n_members - 1; at most LEASE_MEMBERS_MAX */
     /* The key's homes, best first, at most max; how many. The key's own order of members for all nodes. */
     uint32_t (*homes)(void *env, const struct pull_key *key, uint16_t *out, uint32_t max);
@@ -293,7 +320,8 @@ struct pull_config {
     /* Whether the local pool has the key by now: asked where it is nowhere else. NULL: never. */
     bool (*here)(void *env, const struct pull_key *key);
     bool watch;                                 /* the shell takes CMD_PULL_WATCH */
-    uint64_t window_bytes, source_window_bytes; /* in flight in all, from one member; 0: 64 MiB, 32 MiB */
+    uint64_t window_bytes, source_window_bytes; /* in flight in all, from one member; 0: 64 MiB, 32 MiB. READs of up to
+                                                   64 KiB have an eighth of each besides */
     uint64_t read_bytes;                        /* of one READ; 0: 4 MiB */
     uint64_t rate;       /* bytes per second that a transfer makes at least, for estimates; 0: 100 MB/s */
     int64_t latency_ns;  /* and its latency; 0: 1 ms */
@@ -325,16 +353,20 @@ enum pull_counter {
     PULL_DONE_BYTES, /* that their requests got */
     PULL_FAILED,     /* keys with another status */
     PULL_SHARED,     /* keys that joined another's transfer */
+    PULL_TRANSFERS,  /* transfers whose bytes were of use */
     PULL_LEASE_HITS, /* transfers that began under a lease of earlier */
     PULL_ASKS,       /* requests */
     PULL_ASK_KEYS,   /* keys in them */
     PULL_LEASES,
     PULL_LEASE_KEYS,
+    PULL_GRANTS, /* leases that came, with an ANSWER or a LEASED */
     PULL_RENEWS,
     PULL_STATES,
     PULL_RELEASES, /* leases given back */
     PULL_READS,
-    PULL_READ_BYTES,
+    PULL_READ_BYTES,   /* asked for */
+    PULL_MOVED_BYTES,  /* that came, in vain too */
+    PULL_COPIED_BYTES, /* of these by a CPU of this node */
     PULL_CANCELLED_READS,
     PULL_LATE,        /* transfers whose lease was over after the last completion */
     PULL_STALE,       /* transfers asked again: late, or another generation */
@@ -342,7 +374,8 @@ enum pull_counter {
     PULL_CORRUPT,     /* proved */
     PULL_NEXT_SOURCE, /* sources passed over */
     PULL_WAITS,       /* pauses of WAIT */
-    PULL_VERIFIED,
+    PULL_VERIFIED,    /* transfers whose checksum was compared */
+    PULL_UNVERIFIED,  /* transfers taken without */
     PULL_RPC_TIMEOUTS,
     PULL_BAD_ANSWERS, /* of peers, refused */
     PULL_COUNTERS
@@ -354,8 +387,27 @@ struct pull_histogram {
     uint64_t bucket[40]; /* ns in [2^i, 2^(i+1)) */
 };
 
+/* What went wrong with a source, so that it was passed over or asked again. */
+enum pull_fault { FAULT_LOST, FAULT_STALE, FAULT_REFUSED, FAULT_CORRUPT, PULL_FAULTS };
+extern const char *const pull_fault_names[PULL_FAULTS];
+
+/* Of one member as a source. Over all members they add up to the counters of the same name. */
+struct pull_source {
+    uint64_t leases;    /* that it granted */
+    uint64_t reads;     /* READs to it */
+    uint64_t transfers; /* from it, whose bytes were of use */
+    uint64_t bytes;     /* that came from it, in vain too */
+    uint64_t copied;    /* of these by a CPU of this node */
+    uint64_t fault[PULL_FAULTS];
+    uint64_t in_flight;    /* bytes asked for now */
+    const char *transport; /* of the last connection; NULL: none yet */
+};
+void pull_source(const struct puller *p, uint16_t member, struct pull_source *out);
+
 struct pull_status {
     uint64_t counter[PULL_COUNTERS];
+    uint64_t cause[PULL_CAUSES]; /* together PULL_FAILED */
+    /* One count a transfer that was in the phase, PREPARE and TOTAL a key. */
     struct pull_histogram phase[PULL_PHASES];
     struct leases_usage leases;
     uint64_t requests, keys, transfers, seeks, rpcs, reads, reserves, hashes, seals; /* now */

@@ -20,7 +20,7 @@ static void show_rpc(struct puller *p, struct rpc *r, struct pull_command *c)
     }
 }
 
-static void show_read(const struct read *r, struct pull_command *c)
+static void show_read(const struct puller *p, const struct read *r, struct pull_command *c)
 {
     const struct fetch *f = r->fetch;
     c->id = r->id;
@@ -31,7 +31,8 @@ static void show_read(const struct read *r, struct pull_command *c)
     c->target = (struct pull_target){.kind = r->scratch ? PULL_SCRATCH : f->destination,
                                      .name = r->scratch ? (uint64_t)(uintptr_t)f->scratch : f->target.name,
                                      .at = r->at};
-    c->whole = f->lease && f->lease->terms.n_sums == 0 && r->length == f->lease->terms.size;
+    bool all = f->lease && f->lease->terms.n_sums == 0 && r->offset == 0 && r->length == f->record.size;
+    c->sum = all && !r->scratch && prove_sure(p, f);
     c->offset = f->lease ? f->lease->terms.offset + r->offset : 0;
     c->slot = f->lease ? f->lease->terms.slot : 0;
 }
@@ -98,10 +99,10 @@ static void show(struct puller *p, struct out *o, struct pull_command *c)
         show_release(p, CONTAINER(o, struct member, release), c);
         break;
     case CMD_PULL_READ:
-        show_read(CONTAINER(o, struct read, post), c);
+        show_read(p, CONTAINER(o, struct read, post), c);
         break;
     case CMD_PULL_CANCEL_READ:
-        show_read(CONTAINER(o, struct read, cancel), c);
+        show_read(p, CONTAINER(o, struct read, cancel), c);
         break;
     case CMD_PULL_RESERVE:
         show_fetch(p, CONTAINER(o, struct fetch, reserve), c);

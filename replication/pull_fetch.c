@@ -15,17 +15,6 @@ struct fetch *fetch_find(struct puller *p, uint64_t id)
     return NULL;
 }
 
-void fetch_phase(struct puller *p, struct fetch *f, enum pull_phase next)
-{
-    int64_t ns = p->mono - f->since;
-    f->record.phase_ns[f->phase] += ns;
-    if (f->phase != PULL_PREPARE) {
-        histogram_add(&p->phase[f->phase], ns);
-    }
-    f->phase = next;
-    f->since = p->mono;
-}
-
 void fetch_free(struct puller *p, struct fetch *f)
 {
     struct out *outs[] = {&f->reserve, &f->hash, &f->seal, &f->abort, &f->corrupt, &f->watch};
@@ -74,7 +63,7 @@ void fetch_begin(struct puller *p, struct fetch *f)
     for (struct list *n = f->items.next; n != &f->items; n = n->next) {
         CONTAINER(n, struct item, node)->late = false;
     }
-    fetch_phase(p, f, PULL_ADMIT);
+    fetch_phase(p, f, PULL_PAUSE);
     f->state = FETCH_SEEK;
     f->renewed = f->blocked = f->has_piece_sum = f->served = false;
     int64_t need = read_first_estimate(p, p->config.read_bytes);
@@ -144,7 +133,9 @@ static int place_ranges(struct puller *p, struct fetch *f)
         f->total += f->ranges[i].length;
     }
     bool proven = p->members[f->lease->member].proven;
-    return !f->verifiable && (explicit || !proven) && !(p->config.unsafe & UNSAFE_NO_VERIFY) ? -EOPNOTSUPP : 0;
+    return !f->verifiable && f->total > 0 && (explicit || !proven) && !(p->config.unsafe & UNSAFE_NO_VERIFY)
+               ? -EOPNOTSUPP
+               : 0;
 }
 
 static void fetch_go(struct puller *p, struct fetch *f)
@@ -192,6 +183,7 @@ void fetch_located(struct puller *p, struct fetch *f, struct reader_lease *l)
     fetch_named(p, f);
     if (f->hold) {
         f->state = FETCH_HELD;
+        fetch_phase(p, f, PULL_PAUSE);
     } else {
         fetch_go(p, f);
     }
@@ -257,6 +249,7 @@ static bool pause_fetch(struct puller *p, struct fetch *f)
         out_add(p, &f->watch, CMD_PULL_WATCH);
     }
     f->state = FETCH_PAUSE;
+    fetch_phase(p, f, PULL_PAUSE);
     timers_set(&p->timers, &f->timer, p->mono + (ns < p->config.wait_max_ns ? ns : p->config.wait_max_ns));
     return true;
 }
@@ -338,6 +331,7 @@ static void give_results(struct puller *p, struct fetch *f, int status)
         next = n->next;
         struct item *i = CONTAINER(n, struct item, node);
         if (i->round > f->round) {
+            i->joined = p->mono; /* its own begins now */
             continue;
         }
         f->record.shared = shared;
@@ -352,7 +346,7 @@ static void give_results(struct puller *p, struct fetch *f, int status)
 
 static void fetch_finish(struct puller *p, struct fetch *f, int status)
 {
-    fetch_phase(p, f, PULL_PREPARE);
+    fetch_phases_end(p, f);
     if (status == 0) {
         floor_set(p, f->key, f->record.version);
     }
@@ -364,6 +358,7 @@ static void fetch_finish(struct puller *p, struct fetch *f, int status)
     f->round++;
     f->stale = f->waits = f->rereads = 0;
     f->worst = f->lost = 0;
+    f->source_lost = false;
     f->record = (struct pull_result){.member = PULL_MEMBER_NONE};
     memset(f->avoid, 0, sizeof f->avoid);
     fetch_begin(p, f);
@@ -422,6 +417,7 @@ void fetch_stop(struct puller *p, struct fetch *f, enum fetch_after after, int s
 void fetch_stale(struct puller *p, struct fetch *f)
 {
     p->counter[PULL_STALE]++;
+    fetch_fault_at(p, f, FAULT_STALE);
     f->rereads = 0;
     f->stale++;
     f->record.stale = f->stale < 255 ? (uint8_t)f->stale : 255;
@@ -438,6 +434,8 @@ void fetch_fault(struct puller *p, struct fetch *f, int worst)
         f->worst = worst;
     }
     p->counter[PULL_NEXT_SOURCE]++;
+    fetch_fault_at(p, f, worst == BERTH_ECORRUPT ? FAULT_CORRUPT : FAULT_LOST);
+    f->source_lost = f->source_lost || worst != BERTH_ECORRUPT;
     f->rereads = 0;
     bit_set(f->avoid, f->lease->member);
     fetch_stop(p, f, AFTER_RETRY, 0);
@@ -478,7 +476,9 @@ void fetch_accept(struct puller *p, struct fetch *f)
         fetch_stale(p, f); /* a newer one was returned meanwhile */
         return;
     }
-    f->served = true;
+    f->served = f->total > 0 || f->asked == &f->whole; /* who looks whether it is there does not use it */
+    p->counter[PULL_TRANSFERS]++;
+    p->members[f->record.member].sums.transfers++;
     if (f->destination == PULL_BUFFER) {
         drop_lease(p, f);
         fetch_finish(p, f, 0);

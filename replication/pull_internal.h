@@ -163,7 +163,10 @@ struct fetch {
     uint32_t n_parts, n_sums;
     struct pull_result record;
     enum pull_phase phase;
-    int64_t since;
+    int64_t since;        /* it is in this phase, CLOCK_MONOTONIC ns */
+    int64_t began, ended; /* of its READs, as the transport said: the first, the last; 0: not known */
+    uint32_t visited;     /* phases that it was in: bits */
+    bool source_lost;     /* a source of it was lost */
 };
 
 struct read {
@@ -206,8 +209,9 @@ struct member {
     struct timer timer; /* release */
     struct out release;
     uint64_t incarnation;
-    uint64_t flying;
+    uint64_t flying, small; /* bytes in flight; of these in small READs */
     const char *transport;
+    struct pull_source sums; /* in_flight, transport: not kept here */
     uint32_t n_rpcs;
     bool up, proven;
 };
@@ -235,7 +239,7 @@ struct puller {
     struct pull_table requests, fetches_by_key, fetches_by_id, seeks, reads, rpcs, floors;
     struct list fetches, asks, grants, sources, outs, dead_requests, dead_fetches, turning, floors_by_time;
     struct member *members;
-    uint64_t n_keys, n_seeks, flying, n_timers;
+    uint64_t n_keys, n_seeks, flying, small, n_timers;
     uint64_t scratch;                  /* bytes of all fetches */
     struct floor_bucket *floor_bucket; /* max_floors of them */
     uint32_t sample_turn;
@@ -243,6 +247,7 @@ struct puller {
     struct pull_key keys[PULL_KEYS_MAX];
     struct lease_release releases[RELEASES_MAX];
     uint64_t counter[PULL_COUNTERS];
+    uint64_t cause[PULL_CAUSES];
     struct pull_histogram phase[PULL_PHASES];
     bool stopping;
 };
@@ -276,6 +281,14 @@ void item_located(struct puller *p, struct item *i);
 void item_parked(struct puller *p, struct item *i); /* a home has passed over its key: behind the end of a run */
 void requests_turn(
     struct puller *p); /* PREFIX: what became of the runs; from the end of an event, where no loop runs */
+
+/* ---- pull_record.c ---- */
+void fetch_phase(struct puller *p, struct fetch *f, enum pull_phase next);
+void fetch_phases_end(struct puller *p, struct fetch *f); /* into the histograms; the next round begins at 0 */
+void fetch_fault_at(struct puller *p, struct fetch *f, enum pull_fault fault); /* of the source that it has */
+void source_fault(struct puller *p, uint16_t member, enum pull_fault fault);
+void seek_phase(struct puller *p, struct seek *s, enum pull_phase next); /* of all fetches that share it */
+enum pull_cause cause_of(const struct fetch *f, int status);
 
 /* ---- pull_seek.c ---- */
 void seek_join(struct puller *p, struct fetch *f);
@@ -318,7 +331,6 @@ void fetch_watched(struct puller *p, const struct pull_event *ev);
 void fetch_stop(struct puller *p, struct fetch *f, enum fetch_after after, int status);
 void fetch_stale(struct puller *p, struct fetch *f);
 void fetch_fault(struct puller *p, struct fetch *f, int worst);
-void fetch_phase(struct puller *p, struct fetch *f, enum pull_phase next);
 void fetch_free(struct puller *p, struct fetch *f);
 void fetch_timer(struct puller *p, struct fetch *f);
 void fetch_reserved(struct puller *p, const struct pull_event *ev);
@@ -338,8 +350,15 @@ int64_t read_estimate(const struct puller *p, uint64_t bytes);
 int64_t read_first_estimate(const struct puller *p, uint64_t bytes); /* of a transfer that may be renewed */
 
 /* ---- pull_prove.c ---- */
+/* log2 of the segment size; of an object without segments that of one segment that has all of it. */
+static inline uint32_t prove_shift(const struct lease_terms *t)
+{
+    return t->n_sums ? t->segment_log2 : t->size > 1 ? 64u - (uint32_t)__builtin_clzll(t->size - 1) : 0;
+}
 bool prove_ranges(const struct fetch *f);                   /* what the ranges cover can be hashed and compared */
 bool prove_wanted(struct puller *p, const struct fetch *f); /* by those who wait now; a sample is drawn */
+/* It will be verified, whatever 1 in `sample` falls on: what is not sure is hashed afterwards, if it is to be. */
+bool prove_sure(const struct puller *p, const struct fetch *f);
 void prove_begin(struct puller *p, struct fetch *f);
 void prove_hashed(struct puller *p, const struct pull_event *ev);
 void prove_stated(struct puller *p, struct fetch *f, int status, uint64_t generation);

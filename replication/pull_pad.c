@@ -1,5 +1,6 @@
 /* pull_pad.c: ranges that begin or end within a segment: what lacks of their segments is read too, beside the caller's
- * memory, so that each range can be proved by its own segments and by nothing else of the object.
+ * memory, so that each range can be proved by its own segments and by nothing else of the object. Where there is no
+ * pool that the whole could come into, an object without segments is treated as one that has a single segment.
  *
  * Bounds: SCRATCH_ONE bytes beside one transfer, SCRATCH_ALL beside all of them, PARTS_MAX parts to hash.
  */
@@ -82,8 +83,9 @@ void pad_drop(struct puller *p, struct fetch *f)
 bool pad_ranges(struct puller *p, struct fetch *f)
 {
     const struct lease_terms *t = &f->lease->terms;
-    struct padding count = {.size = t->size, .segment = UINT64_C(1) << t->segment_log2}, fill = count;
-    if (t->n_sums == 0 || f->destination != PULL_BUFFER) {
+    struct padding count = {.size = t->size, .segment = UINT64_C(1) << prove_shift(t)}, fill = count;
+    bool pool = p->config.self != PULL_MEMBER_NONE;
+    if ((t->n_sums == 0 && pool) || f->destination != PULL_BUFFER) {
         return false;
     }
     pad(&count, f);

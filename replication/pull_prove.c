@@ -61,7 +61,7 @@ bool prove_wanted(struct puller *p, const struct fetch *f)
 static void accept(struct puller *p, struct fetch *f, bool verified)
 {
     f->record.verified = verified;
-    p->counter[PULL_VERIFIED] += verified;
+    p->counter[verified ? PULL_VERIFIED : PULL_UNVERIFIED]++;
     fetch_accept(p, f);
 }
 
@@ -96,7 +96,8 @@ static void add_part(struct fetch *f, uint64_t at, uint64_t length, bool last)
 static void plan_segments(struct fetch *f)
 {
     const struct lease_terms *t = &f->lease->terms;
-    uint64_t segment = UINT64_C(1) << t->segment_log2;
+    uint32_t shift = prove_shift(t);
+    uint64_t segment = UINT64_C(1) << shift;
     for (uint32_t i = 0; i < f->n_ranges; i++) {
         const struct pull_range *r = &f->ranges[i];
         for (uint64_t done = 0; done < r->length;) {
@@ -105,7 +106,7 @@ static void plan_segments(struct fetch *f)
             bool last = n == left || at + n == t->size;
             add_part(f, r->to + done, n, last);
             if (last) {
-                f->expect[f->n_sums++] = t->sums[at >> t->segment_log2];
+                f->expect[f->n_sums++] = t->n_sums ? t->sums[at >> shift] : t->checksum;
             }
             done += n;
         }
@@ -127,8 +128,8 @@ static uint64_t parts_needed(const struct fetch *f)
 {
     const struct lease_terms *t = &f->lease->terms;
     uint64_t parts = f->n_ranges;
-    for (uint32_t i = 0; t->n_sums && i < f->n_ranges; i++) {
-        parts += (f->ranges[i].length >> t->segment_log2) + 2;
+    for (uint32_t i = 0; i < f->n_ranges; i++) {
+        parts += (f->ranges[i].length >> prove_shift(t)) + 2;
     }
     return parts;
 }
@@ -144,12 +145,22 @@ static bool plan(struct fetch *f)
     if (!f->parts || !f->expect) {
         return false;
     }
-    if (f->lease->terms.n_sums) {
+    if (f->lease->terms.n_sums || f->ranges != f->asked) {
         plan_segments(f);
     } else {
         plan_whole(f);
     }
     return true;
+}
+
+bool prove_sure(const struct puller *p, const struct fetch *f)
+{
+    bool sure = f->lease && !p->members[f->lease->member].proven;
+    for (const struct list *n = f->items.next; n != &f->items; n = n->next) {
+        const struct request *r = CONTAINER(n, struct item, node)->request;
+        sure = sure || (r->flags & PULL_VERIFY) || r->sample == 1;
+    }
+    return sure;
 }
 
 void prove_begin(struct puller *p, struct fetch *f)

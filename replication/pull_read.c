@@ -1,11 +1,15 @@
 /* pull_read.c: READs: handed out in pieces within the windows, fairly, under leases that last; and their completions.
  *
  * Fair: sources take turns, within a source the requests, within a request its transfers, piece by piece. So a small
- * pull waits for one piece of a large one at most, however many keys that has.
+ * pull waits for one piece of a large one at most, however many keys that has. Not even for that does a READ of up to
+ * SMALL bytes wait: a SPAREth of a window is there for such READs beside what others fill it with.
  */
 #include "replication/pull_internal.h"
 
 #include <errno.h>
+
+#define SMALL (64u << 10)
+#define SPARE 8
 
 int64_t read_estimate(const struct puller *p, uint64_t bytes)
 {
@@ -203,30 +207,52 @@ static void post(struct puller *p, struct fetch *f, struct read *r, uint64_t len
     f->renewed = false;
     m->flying += length;
     p->flying += length;
+    m->small += length <= SMALL ? length : 0;
+    p->small += length <= SMALL ? length : 0;
     pull_table_add(&p->reads, &r->by_id, pull_table_mix(r->id));
     list_push(&f->reads, &r->node);
     out_add(p, &r->post, CMD_PULL_READ);
     p->counter[PULL_READS]++;
     p->counter[PULL_READ_BYTES] += length;
+    m->sums.reads++;
     if (f->phase == PULL_QUEUE) {
         fetch_phase(p, f, PULL_TRANSFER);
+        f->began = f->ended = 0;
     }
 }
 
-static bool fits(uint64_t window, uint64_t flying, uint64_t length)
+static bool fits(uint64_t window, uint64_t flying, uint64_t small, uint64_t length)
 {
-    return flying == 0 || flying + length <= window; /* one that is larger than the window goes alone */
+    if (length <= SMALL && (small + length <= window / SPARE || flying + length <= window)) {
+        return true;
+    }
+    uint64_t large = flying - small;
+    return large == 0 || large + length <= window; /* one that is larger than the window goes alone */
 }
 
-/* The next piece of a source. false: its window, or the whole one, is full. */
+/* The first request of a source whose next piece has room. NULL: its window, or the whole one, is full. */
+static struct flow *flow_next(struct puller *p, struct member *m)
+{
+    for (struct list *n = m->flows.next; n != &m->flows; n = n->next) {
+        struct flow *w = CONTAINER(n, struct flow, node);
+        uint64_t length = next_piece(p, CONTAINER(w->fetches.next, struct fetch, in_flow));
+        if (fits(p->config.source_window_bytes, m->flying, m->small, length) &&
+            fits(p->config.window_bytes, p->flying, p->small, length)) {
+            return w;
+        }
+    }
+    return NULL;
+}
+
+/* The next piece of a source. false: none has room. */
 static bool pump_source(struct puller *p, struct member *m)
 {
-    struct flow *w = CONTAINER(m->flows.next, struct flow, node);
-    struct fetch *f = CONTAINER(w->fetches.next, struct fetch, in_flow);
-    uint64_t length = next_piece(p, f);
-    if (!fits(p->config.source_window_bytes, m->flying, length) || !fits(p->config.window_bytes, p->flying, length)) {
+    struct flow *w = flow_next(p, m);
+    if (!w) {
         return false;
     }
+    struct fetch *f = CONTAINER(w->fetches.next, struct fetch, in_flow);
+    uint64_t length = next_piece(p, f);
     if (!lease_may_post(f->lease, p->check, read_estimate(p, f->flying + length))) {
         block(p, f);
         return true;
@@ -315,6 +341,30 @@ static struct read *read_find(struct puller *p, uint64_t id)
     return NULL;
 }
 
+static uint64_t at_most(uint64_t n, uint64_t most)
+{
+    return n < most ? n : most;
+}
+
+/* A CPU can't have copied what did not come. */
+static void account_bytes(struct puller *p, const struct read *r, const struct pull_event *ev)
+{
+    struct fetch *f = r->fetch;
+    struct pull_source *from = &p->members[r->member].sums;
+    uint64_t moved = ev->status == 0 ? r->length : at_most(ev->received, r->length);
+    uint64_t copied = at_most(ev->copied, moved);
+    f->record.moved += moved;
+    f->record.copied += copied;
+    from->bytes += moved;
+    from->copied += copied;
+    p->counter[PULL_MOVED_BYTES] += moved;
+    p->counter[PULL_COPIED_BYTES] += copied;
+    if (ev->began && (f->began == 0 || ev->began < f->began)) {
+        f->began = ev->began;
+    }
+    f->ended = ev->ended > f->ended ? ev->ended : f->ended;
+}
+
 static void account(struct puller *p, const struct read *r, const struct pull_event *ev)
 {
     struct fetch *f = r->fetch;
@@ -322,8 +372,9 @@ static void account(struct puller *p, const struct read *r, const struct pull_ev
     f->n_reads--;
     p->members[r->member].flying -= r->length;
     p->flying -= r->length;
-    f->record.copied += ev->copied < r->length ? ev->copied : r->length;
-    f->record.moved += ev->status == 0 ? r->length : 0;
+    account_bytes(p, r, ev);
+    p->members[r->member].small -= r->length <= SMALL ? r->length : 0;
+    p->small -= r->length <= SMALL ? r->length : 0;
     if (ev->sums && f->reads_made == 1 && r->offset == 0 && r->length == f->record.size) {
         f->has_piece_sum = true;
         f->piece_sum = ev->sums[0];

@@ -41,6 +41,9 @@ void item_done(struct puller *p, struct item *i, const struct fetch *f, int stat
     if (i->done) {
         return;
     }
+    if (status < 0) {
+        p->cause[cause_of(f ? f : i->fetch, status)]++;
+    }
     i->done = true;
     i->fetch = NULL;
     if (f) {

@@ -106,8 +106,7 @@ static void send_batch(struct puller *p, struct list *head, enum pull_command_ki
     struct seek *first = CONTAINER(batch.next, struct seek, pending);
     struct rpc *r = rpc_new(p, kind, first->member, n);
     if (r && kind == CMD_PULL_ASK) {
-        r->flags = (first->prefix ? ASK_PREFIX : 0) | (first->fresh ? ASK_FRESH : 0) |
-                   (r->member != p->config.self ? ASK_WANT_LEASE : 0);
+        r->flags = (first->prefix ? ASK_PREFIX : 0) | (r->member != p->config.self ? ASK_WANT_LEASE : 0);
     }
     for (uint32_t i = 0; i < n; i++) {
         struct seek *s = CONTAINER(batch.next, struct seek, pending);
@@ -120,6 +119,7 @@ static void send_batch(struct puller *p, struct list *head, enum pull_command_ki
         s->rpc_entry = i;
         r->entry[i] = (struct rpc_entry){.key = key_keep(s->key), .seek = s};
         count_request(s);
+        seek_phase(p, s, kind == CMD_PULL_ASK ? PULL_HOME : PULL_ADMIT);
     }
     if (r) {
         p->counter[kind == CMD_PULL_ASK ? PULL_ASKS : PULL_LEASES]++;
@@ -194,6 +194,8 @@ static struct reader_lease *keep_grant(struct puller *p, struct rpc *r, uint32_t
     struct reader_lease *l = leases_add(p->leases, r->member, p->members[r->member].incarnation,
                                         pull_key_ref(r->entry[i].key), &g->terms, start, p->mono);
     p->counter[PULL_BAD_ANSWERS] += !l;
+    p->counter[PULL_GRANTS] += l != NULL;
+    p->members[r->member].sums.leases += l != NULL;
     return l;
 }
 
@@ -203,7 +205,7 @@ static bool answer_good(const struct rpc *r, uint32_t i, const struct pull_answe
         (a->n_missing > 0 && !a->missing)) {
         return false;
     }
-    if (a->says == HOME_LEARNING && a->n_missing == 0) {
+    if (a->says == HOME_LEARNING && a->n_missing == 0 && !a->many) {
         return false;
     }
     return a->says != HOME_SKIPPED || (i > 0 && (r->flags & ASK_PREFIX));

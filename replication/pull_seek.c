@@ -50,7 +50,9 @@ static struct seek *seek_new(struct puller *p, struct fetch *f)
     s->least = floor_get(p, f->key);
     memcpy(s->skip, f->avoid, sizeof s->skip);
     memcpy(s->tried, f->avoid, sizeof s->tried);
-    bit_set(s->tried, p->config.self);
+    if (p->config.self != PULL_MEMBER_NONE) {
+        bit_set(s->tried, p->config.self);
+    }
     list_init(&s->fetches);
     find_homes(p, s);
     pull_table_add(&p->seeks, &s->by_key, f->key->hash);
@@ -91,6 +93,9 @@ void seek_join(struct puller *p, struct fetch *f)
     f->seek = s;
     f->late = found && (s->rpc || s->n_answered > 0);
     list_push(&s->fetches, &f->in_seek);
+    if (s->rpc) {
+        fetch_phase(p, f, s->rpc->kind == CMD_PULL_ASK ? PULL_HOME : PULL_ADMIT);
+    }
     if (!found) {
         seek_step(p, s);
     } else if (!f->hold) {
@@ -119,11 +124,13 @@ void seek_leave(struct puller *p, struct fetch *f)
 static void conclude(struct puller *p, struct seek *s, struct reader_lease *l, int status)
 {
     struct list fetches;
+    bool lost = s->source_lost;
     list_init(&fetches);
     while (!list_empty(&s->fetches)) {
         struct fetch *f = CONTAINER(s->fetches.next, struct fetch, in_seek);
         list_remove(&f->in_seek);
         f->seek = NULL;
+        f->source_lost = f->source_lost || (lost && !l);
         list_push(&fetches, &f->in_seek);
     }
     seek_free(p, s);
@@ -200,6 +207,7 @@ static bool ask_location(struct puller *p, struct seek *s)
         return true;
     }
     s->held = true;
+    seek_phase(p, s, PULL_PAUSE);
     for (struct list *n = s->fetches.next; n != &s->fetches; n = n->next) {
         fetch_named(p, CONTAINER(n, struct fetch, in_seek));
     }
@@ -334,6 +342,7 @@ void seek_answer(struct puller *p, struct seek *s, uint16_t member, const struct
     s->rpc = NULL;
     if (a->says == HOME_SKIPPED) {
         s->parked = true;
+        seek_phase(p, s, PULL_PAUSE);
         if (!all_held(s)) {
             seek_go_on(p, s);
             return;
@@ -341,6 +350,11 @@ void seek_answer(struct puller *p, struct seek *s, uint16_t member, const struct
         for (struct list *n = s->fetches.next; n != &s->fetches; n = n->next) {
             parked(p, CONTAINER(n, struct fetch, in_seek));
         }
+        return;
+    }
+    if (a->says == HOME_LEARNING && a->many) {
+        s->home_lost = true;
+        seek_step(p, s);
         return;
     }
     s->n_answered++;
@@ -372,6 +386,7 @@ void seek_granted(struct puller *p, struct seek *s, const struct pull_grant *g, 
         s->busy = true;
     } else if (g->status != -ENOENT) {
         s->refused = true;
+        source_fault(p, s->member, FAULT_REFUSED);
     }
     p->counter[PULL_NEXT_SOURCE]++;
     seek_step(p, s);
@@ -384,6 +399,7 @@ void seek_lost(struct puller *p, struct seek *s, enum pull_command_kind kind)
         s->home_lost = true;
     } else {
         s->source_lost = true;
+        source_fault(p, s->member, FAULT_LOST);
         p->counter[PULL_NEXT_SOURCE]++;
     }
     seek_step(p, s);

@@ -4,9 +4,24 @@
 #include <string.h>
 
 const char *const pull_phase_names[PULL_PHASES] = {
-    [PULL_PREPARE] = "prepare", [PULL_REGISTER] = "register", [PULL_ADMIT] = "admit",
-    [PULL_QUEUE] = "queue",     [PULL_TRANSFER] = "transfer", [PULL_COMPLETE] = "complete",
-    [PULL_PROOF] = "verify",    [PULL_PUBLISH] = "publish",   [PULL_TOTAL] = "total",
+    [PULL_PREPARE] = "prepare",   [PULL_HOME] = "home",         [PULL_ADMIT] = "admit",
+    [PULL_PAUSE] = "wait",        [PULL_REGISTER] = "register", [PULL_QUEUE] = "queue",
+    [PULL_TRANSFER] = "transfer", [PULL_COMPLETE] = "complete", [PULL_PROOF] = "verify",
+    [PULL_PUBLISH] = "publish",   [PULL_TOTAL] = "total",
+};
+
+const char *const pull_cause_names[PULL_CAUSES] = {
+    [CAUSE_ABSENT] = "absent",   [CAUSE_UNSURE] = "unsure",     [CAUSE_LOST] = "lost",
+    [CAUSE_STALE] = "stale",     [CAUSE_REFUSED] = "refused",   [CAUSE_CORRUPT] = "corrupt",
+    [CAUSE_LINEAGE] = "lineage", [CAUSE_DEADLINE] = "deadline", [CAUSE_CANCELED] = "canceled",
+    [CAUSE_ROOM] = "room",       [CAUSE_OTHER] = "other",
+};
+
+const char *const pull_fault_names[PULL_FAULTS] = {
+    [FAULT_LOST] = "lost",
+    [FAULT_STALE] = "stale",
+    [FAULT_REFUSED] = "refused",
+    [FAULT_CORRUPT] = "corrupt",
 };
 
 const char *const pull_counter_names[PULL_COUNTERS] = {
@@ -14,16 +29,20 @@ const char *const pull_counter_names[PULL_COUNTERS] = {
     [PULL_DONE_BYTES] = "done_bytes",
     [PULL_FAILED] = "failed",
     [PULL_SHARED] = "shared",
+    [PULL_TRANSFERS] = "transfers_done",
     [PULL_LEASE_HITS] = "lease_hits",
     [PULL_ASKS] = "asks",
     [PULL_ASK_KEYS] = "ask_keys",
     [PULL_LEASES] = "leases",
     [PULL_LEASE_KEYS] = "lease_keys",
+    [PULL_GRANTS] = "leases_got",
     [PULL_RENEWS] = "renews",
     [PULL_STATES] = "states",
     [PULL_RELEASES] = "releases",
     [PULL_READS] = "reads",
     [PULL_READ_BYTES] = "read_bytes",
+    [PULL_MOVED_BYTES] = "moved_bytes",
+    [PULL_COPIED_BYTES] = "copied_bytes",
     [PULL_CANCELLED_READS] = "cancelled_reads",
     [PULL_LATE] = "late",
     [PULL_STALE] = "stale",
@@ -32,6 +51,7 @@ const char *const pull_counter_names[PULL_COUNTERS] = {
     [PULL_NEXT_SOURCE] = "next_source",
     [PULL_WAITS] = "waits",
     [PULL_VERIFIED] = "verified",
+    [PULL_UNVERIFIED] = "unverified",
     [PULL_RPC_TIMEOUTS] = "rpc_timeouts",
     [PULL_BAD_ANSWERS] = "bad_answers",
 };
@@ -53,8 +73,19 @@ void pull_status(const struct puller *p, struct pull_status *out)
         out->seals += f->state == FETCH_SEAL;
     }
     memcpy(out->counter, p->counter, sizeof out->counter);
+    memcpy(out->cause, p->cause, sizeof out->cause);
     memcpy(out->phase, p->phase, sizeof out->phase);
     leases_usage(p->leases, &out->leases);
+}
+
+void pull_source(const struct puller *p, uint16_t member, struct pull_source *out)
+{
+    *out = (struct pull_source){0};
+    if (member < p->config.n_members) {
+        *out = p->members[member].sums;
+        out->in_flight = p->members[member].flying;
+        out->transport = p->members[member].transport;
+    }
 }
 
 static const char *check_fetch(const struct fetch *f, uint64_t *flying, uint64_t *reads, uint64_t *seeking)
@@ -83,9 +114,38 @@ static const char *check_fetch(const struct fetch *f, uint64_t *flying, uint64_t
     return f->state == FETCH_STATE && !f->rpc ? "nobody was asked for a slot's state" : NULL;
 }
 
+/* Each sum by source or cause is its counter. */
+static const char *check_sums(const struct puller *p)
+{
+    struct pull_source all = {0};
+    uint64_t failed = 0;
+    for (uint16_t i = 0; i < p->config.n_members; i++) {
+        const struct pull_source *s = &p->members[i].sums;
+        all.leases += s->leases;
+        all.reads += s->reads;
+        all.transfers += s->transfers;
+        all.bytes += s->bytes;
+        all.copied += s->copied;
+        all.fault[FAULT_STALE] += s->fault[FAULT_STALE];
+    }
+    for (unsigned i = 0; i < PULL_CAUSES; i++) {
+        failed += p->cause[i];
+    }
+    const uint64_t *c = p->counter;
+    if (all.leases != c[PULL_GRANTS] || all.reads != c[PULL_READS] || all.transfers != c[PULL_TRANSFERS] ||
+        all.bytes != c[PULL_MOVED_BYTES] || all.copied != c[PULL_COPIED_BYTES] ||
+        all.fault[FAULT_STALE] != c[PULL_STALE]) {
+        return "the sources' sums are not the counters";
+    }
+    if (failed != c[PULL_FAILED] || c[PULL_TRANSFERS] > c[PULL_VERIFIED] + c[PULL_UNVERIFIED]) {
+        return "the causes are not the failures, or transfers were neither verified nor not";
+    }
+    return p->phase[PULL_TOTAL].count != c[PULL_DONE] + c[PULL_FAILED] ? "the phases' keys are not those done" : NULL;
+}
+
 const char *pull_check(const struct puller *p)
 {
-    uint64_t flying = 0, reads = 0, seeking = 0, by_member = 0;
+    uint64_t flying = 0, reads = 0, seeking = 0, by_member = 0, small = 0;
     for (const struct list *n = p->fetches.next; n != &p->fetches; n = n->next) {
         const char *bad = check_fetch(CONTAINER(n, struct fetch, all), &flying, &reads, &seeking);
         if (bad) {
@@ -94,8 +154,9 @@ const char *pull_check(const struct puller *p)
     }
     for (uint16_t i = 0; i < p->config.n_members; i++) {
         by_member += p->members[i].flying;
+        small += p->members[i].small;
     }
-    if (flying != p->flying || flying != by_member || reads != p->reads.count) {
+    if (flying != p->flying || flying != by_member || small != p->small || small > flying || reads != p->reads.count) {
         return "the windows' bytes are not those of the READs";
     }
     if (p->n_seeks > seeking || p->n_seeks != p->seeks.count) {
@@ -107,5 +168,5 @@ const char *pull_check(const struct puller *p)
     }
     struct leases_usage u;
     leases_usage(p->leases, &u);
-    return u.granted - u.ended != u.good ? "leases are lost" : NULL;
+    return u.granted - u.ended != u.good ? "leases are lost" : check_sums(p);
 }

@@ -1,4 +1,4 @@
-/* pull_table.c: see table.h. */
+/* pull_table.c: see pull_table.h. */
 #include "replication/pull_table.h"
 
 #include <errno.h>

@@ -14,7 +14,6 @@
 #include <unistd.h>
 
 #define EVENTS_MAX 64
-#define TURN_BYTES (1u << 20) /* moved in one turn, about */
 #define ROUNDS_MAX 4
 #define SECOND 1000000000LL
 #define WINDOW_MIN (64u << 10)
@@ -69,8 +68,40 @@ void tcp_dirty(struct tcp_lane *lane)
     lane->dirty = true;
     TAILQ_INSERT_TAIL(&ctx->dirty, lane, dirty_link);
     uint64_t one = 1;
-    if (!ctx->in_turn && !ctx->kicked && write(ctx->kick_fd, &one, sizeof one) == (ssize_t)sizeof one) {
+    if (!ctx->in_turn && !ctx->kicked && !ctx->config.flushed &&
+        write(ctx->kick_fd, &one, sizeof one) == (ssize_t)sizeof one) {
         ctx->kicked = true;
+    }
+}
+
+void tcp_lazy(struct tcp_lane *lane)
+{
+    if (!lane->lazy && lane->fd >= 0) {
+        lane->lazy = true;
+        lane->lazy_due = tcp_now() + lane->ctx->config.done_ns;
+        TAILQ_INSERT_TAIL(&lane->ctx->lazy, lane, lazy_link);
+        tcp_due(lane->ctx, lane->lazy_due);
+    }
+}
+
+/* What has been put off for long enough. In the order of their times. */
+static void hurry(struct tcp *ctx, int64_t now)
+{
+    struct tcp_lane *lane;
+    while ((lane = TAILQ_FIRST(&ctx->lazy)) && lane->lazy_due <= now) {
+        tcp_not_lazy(lane);
+        tcp_dirty(lane);
+    }
+    if (lane) {
+        tcp_due(ctx, lane->lazy_due);
+    }
+}
+
+void tcp_not_lazy(struct tcp_lane *lane)
+{
+    if (lane->lazy) {
+        TAILQ_REMOVE(&lane->ctx->lazy, lane, lazy_link);
+        lane->lazy = false;
     }
 }
 
@@ -106,6 +137,7 @@ static void defaults(struct transport_config *c)
     c->sendfile_max = c->sendfile_max ? c->sendfile_max : 256u << 10;
     c->sendfile_queue = c->sendfile_queue ? c->sendfile_queue : 4;
     c->message_queue = c->message_queue ? c->message_queue : 1u << 20;
+    c->turn_bytes = c->turn_bytes ? c->turn_bytes : 1u << 20;
     c->connections = c->connections ? c->connections : 1024;
     c->unfinished = c->unfinished ? c->unfinished : 64;
     c->connect_timeout_ns = c->connect_timeout_ns ? c->connect_timeout_ns : 3 * SECOND;
@@ -122,6 +154,9 @@ static const char *config_fault(const struct transport_config *c)
     }
     if (c->small > SMALL_MAX) {
         return "small transfers are of at most 32 KiB";
+    }
+    if (c->done_ns < 0 || c->done_ns > DONE_NS_MAX) {
+        return "the time for a DONE to wait is not 0 to 10 ms";
     }
     return c->connect_timeout_ns < 0 || c->silence_ns < 0 ? "a time-out is negative" : NULL;
 }
@@ -169,6 +204,7 @@ static void init(struct tcp *ctx, const struct transport_config *config, const s
     ctx->timer_at = INT64_MAX;
     TAILQ_INIT(&ctx->strangers);
     TAILQ_INIT(&ctx->dirty);
+    TAILQ_INIT(&ctx->lazy);
     TAILQ_INIT(&ctx->dead_lanes);
     TAILQ_INIT(&ctx->connections);
     TAILQ_INIT(&ctx->wanting);
@@ -261,6 +297,7 @@ static void timer_fired(struct tcp *ctx)
     uint64_t n;
     if (read(ctx->timer_fd, &n, sizeof n) == (ssize_t)sizeof n) {
         ctx->timer_at = INT64_MAX;
+        hurry(ctx, tcp_now());
         tcp_overdue(ctx, tcp_now());
     }
 }
@@ -333,7 +370,7 @@ static int tcp_turn(void *arg)
     int n = 0, result = 1;
     tcp_enter(ctx);
     ctx->in_turn = true;
-    for (int round = 0; round < ROUNDS_MAX && moved < TURN_BYTES; round++) {
+    for (int round = 0; round < ROUNDS_MAX && moved < ctx->config.turn_bytes; round++) {
         n = epoll_wait(ctx->epoll_fd, event, EVENTS_MAX, 0);
         if (n <= 0) {
             result = n == 0 || errno == EINTR ? 0 : -errno;

@@ -72,6 +72,7 @@ void tcp_lane_close(struct tcp_lane *lane)
         TAILQ_REMOVE(&ctx->dirty, lane, dirty_link);
         lane->dirty = false;
     }
+    tcp_not_lazy(lane);
     if (lane->linked) {
         TAILQ_REMOVE(&ctx->strangers, lane, link);
         lane->linked = false;

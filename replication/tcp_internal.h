@@ -18,6 +18,7 @@
 #define SMALL_MAX (32u << 10)      /* greatest transfer on the control lane */
 #define LANE_QUOTA (128u << 10)    /* bytes of one lane and direction before the others have their turn */
 #define GRANT_QUANTUM (2ull << 20) /* bytes that one bulk transfer may ask for before the others have their turn */
+#define DONE_NS_MAX 10000000       /* of config.done_ns */
 #define KEEP_BUFFER (64u << 10)    /* larger buffers are freed when they are empty */
 
 enum source_kind { SOURCE_LISTENER, SOURCE_TIMER, SOURCE_KICK, SOURCE_LANE };
@@ -77,6 +78,9 @@ struct tcp_lane {
     TAILQ_HEAD(, serve) sending; /* serves that have something to send */
     bool dirty;                  /* there is output that nobody has tried to send */
     TAILQ_ENTRY(tcp_lane) dirty_link;
+    bool lazy;        /* there is output that may wait until lazy_due for other output to go with */
+    int64_t lazy_due; /* CLOCK_MONOTONIC ns */
+    TAILQ_ENTRY(tcp_lane) lazy_link;
 };
 
 /* The reader's side of one transfer. It outlives the transfer when that is given up: the rest has to come first. */
@@ -149,7 +153,7 @@ struct tcp {
     const uint8_t *pool;
     uint64_t pool_bytes;
 
-    struct lane_list strangers, dirty, dead_lanes;
+    struct lane_list strangers, dirty, lazy, dead_lanes;
     struct connection_list connections, wanting, dead;
     uint32_t stranger_count, making_count, connection_count;
     uint64_t in_flight;
@@ -163,6 +167,9 @@ void tcp_leave(struct tcp *ctx);
 void tcp_due(struct tcp *ctx, int64_t due);           /* the timer fires then, or before */
 void tcp_arm(struct tcp_lane *lane, uint32_t events); /* what epoll waits for on this lane */
 void tcp_dirty(struct tcp_lane *lane); /* there is output: it is sent at the end of the turn, or by flush */
+
+void tcp_lazy(struct tcp_lane *lane);     /* the same, but it may wait for config.done_ns */
+void tcp_not_lazy(struct tcp_lane *lane); /* it is sent, or goes */
 
 /* tcp_connect.c */
 int tcp_listen(struct tcp *ctx, char *why, size_t why_size);
@@ -185,7 +192,7 @@ size_t tcp_receive(struct tcp_lane *lane, size_t quota);
 
 /* tcp_output.c */
 int tcp_bytes_add(struct bytes *b, const void *data, size_t n);
-void tcp_frame(struct tcp_connection *c, const struct frame *f); /* on the control lane */
+void tcp_frame(struct tcp_connection *c, const struct frame *f); /* on the control lane; DONE is in no haste */
 /* Sends up to about quota bytes; the number sent. */
 size_t tcp_transmit(struct tcp_lane *lane, size_t quota);
 int tcp_send(void *ctx, struct connection *c, const void *message, size_t n);

@@ -56,7 +56,13 @@ void tcp_frame(struct tcp_connection *c, const struct frame *f)
     if (tcp_bytes_add(&lane->later, head, sizeof head) < 0) {
         break_off(lane); /* a lost frame would leave the two sides in disagreement */
     }
-    tcp_dirty(lane);
+    /* Sending costs as much as a wake-up, and wakes the owner; whoever waits for the bytes that have just come is told
+     * first, and will often want more: one message for both. */
+    if (f->type == FRAME_DONE && lane->ctx->config.done_ns > 0) {
+        tcp_lazy(lane);
+    } else {
+        tcp_dirty(lane);
+    }
 }
 
 static size_t waiting(const struct tcp_lane *lane)
@@ -179,24 +185,44 @@ static ssize_t send_gathered(struct tcp_lane *lane, size_t *want)
     return n;
 }
 
-/* sendfile knows no MSG_NOSIGNAL: the signal is held off, and taken out if it came. */
+/* sendfile knows no MSG_NOSIGNAL: the signal is held off while a batch is sent, and taken out if it came. */
+struct hold {
+    bool held;
+    sigset_t old;
+};
+
+static void hold_pipe(struct hold *h)
+{
+    sigset_t pipe_set;
+    if (!h->held) {
+        sigemptyset(&pipe_set);
+        sigaddset(&pipe_set, SIGPIPE);
+        pthread_sigmask(SIG_BLOCK, &pipe_set, &h->old);
+        h->held = true;
+    }
+}
+
+static void let_pipe_go(struct hold *h, bool came)
+{
+    sigset_t pipe_set, pending;
+    if (!h->held) {
+        return;
+    }
+    if (came && !sigismember(&h->old, SIGPIPE) && sigpending(&pending) == 0 && sigismember(&pending, SIGPIPE)) {
+        sigemptyset(&pipe_set);
+        sigaddset(&pipe_set, SIGPIPE);
+        sigtimedwait(&pipe_set, NULL, &(struct timespec){0});
+    }
+    pthread_sigmask(SIG_SETMASK, &h->old, NULL);
+}
+
 static ssize_t send_file(struct tcp_lane *lane, size_t *want)
 {
     struct item *it = &lane->items[lane->item];
     off_t offset = (off_t)(it->offset + it->at);
-    sigset_t pipe_set, old, pending;
-    sigemptyset(&pipe_set);
-    sigaddset(&pipe_set, SIGPIPE);
-    pthread_sigmask(SIG_BLOCK, &pipe_set, &old);
     *want = it->bytes - it->at;
     ssize_t n = sendfile(lane->fd, lane->ctx->pool_fd, &offset, *want);
-    int e = errno;
-    if (n < 0 && e == EPIPE && !sigismember(&old, SIGPIPE) && sigpending(&pending) == 0 &&
-        sigismember(&pending, SIGPIPE)) {
-        sigtimedwait(&pipe_set, NULL, &(struct timespec){0});
-    }
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    errno = n == 0 ? EIO : e; /* 0: the file has become too short */
+    errno = n == 0 ? EIO : errno; /* 0: the file has become too short */
     if (n > 0) {
         it->at += (uint32_t)n;
         lane->ctx->stats.bytes_sendfile += (size_t)n;
@@ -227,6 +253,8 @@ static void tell_room(struct tcp_lane *lane)
 static size_t send_batches(struct tcp_lane *lane, size_t quota, bool *left)
 {
     size_t sent = 0;
+    struct hold hold = {.held = false};
+    bool pipe = false;
     *left = true;
     while (sent < quota) {
         if (!batch_left(lane) && !next_batch(lane)) {
@@ -234,7 +262,12 @@ static size_t send_batches(struct tcp_lane *lane, size_t quota, bool *left)
             break;
         }
         size_t want;
-        ssize_t n = front_is_file(lane) ? send_file(lane, &want) : send_gathered(lane, &want);
+        bool file = front_is_file(lane);
+        if (file) {
+            hold_pipe(&hold);
+        }
+        ssize_t n = file ? send_file(lane, &want) : send_gathered(lane, &want);
+        pipe |= file && n < 0 && errno == EPIPE;
         if (n <= 0 && errno != EAGAIN && errno != EINTR) {
             break_off(lane);
             *left = false;
@@ -246,6 +279,7 @@ static size_t send_batches(struct tcp_lane *lane, size_t quota, bool *left)
             break;
         }
     }
+    let_pipe_go(&hold, pipe);
     return sent;
 }
 
@@ -255,6 +289,7 @@ size_t tcp_transmit(struct tcp_lane *lane, size_t quota)
         return 0;
     }
     bool left;
+    tcp_not_lazy(lane);
     size_t sent = send_batches(lane, quota, &left);
     bool room = lane->c->room_wanted && lane->kind == LANE_CONTROL;
     tcp_arm(lane, EPOLLIN | (left || (room && !lane->ctx->in_turn) ? EPOLLOUT : 0));

@@ -135,13 +135,18 @@ static struct request *new_request(struct tcp_connection *c, struct transfer *t)
     return r;
 }
 
+/* Bytes that the peer may send so far. */
+static uint64_t asked_for(const struct tcp_connection *c, const struct transfer *t)
+{
+    return t->own.has_request ? c->requests[t->own.request].allowed : 0;
+}
+
 /* Lets the peer send n bytes more of t. */
 static void ask(struct tcp_connection *c, struct transfer *t, uint64_t n)
 {
     bool first = !t->own.has_request;
     struct request *r = first ? new_request(c, t) : &c->requests[t->own.request];
     r->allowed += n;
-    t->own.asked += n;
     c->in_flight += n;
     c->ctx->in_flight += n;
     struct frame f = {.type = FRAME_GRANT, .request = r->id, .allowed = r->allowed};
@@ -154,7 +159,7 @@ static void ask(struct tcp_connection *c, struct transfer *t, uint64_t n)
         f.bytes = t->bytes;
     }
     tcp_frame(c, &f);
-    if (t->own.asked == t->bytes) {
+    if (r->allowed == t->bytes) {
         unqueue(c, t);
     }
 }
@@ -178,7 +183,7 @@ static bool ask_bulk(struct tcp_connection *c, uint64_t quantum)
             break;
         }
     }
-    uint64_t n = t ? min64(t->bytes - t->own.asked, quantum) : 0;
+    uint64_t n = t ? min64(t->bytes - asked_for(c, t), quantum) : 0;
     if (n == 0 || !fits(c, n, false)) {
         return false;
     }
@@ -254,7 +259,7 @@ static void reset(struct transfer *t, struct tcp_connection *c)
     t->asked_ns = t->first_ns = t->completed_ns = 0;
     t->posted_ns = tcp_now();
     t->own.connection = c;
-    t->own.asked = t->own.in_part = 0;
+    t->own.in_part = 0;
     t->own.part = t->own.request = 0;
     t->own.has_request = false;
     t->own.queued = true;

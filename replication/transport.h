@@ -71,7 +71,6 @@ struct transfer {
     struct { /* the transport's own */
         void *connection;
         TAILQ_ENTRY(transfer) link;
-        uint64_t asked;   /* bytes that the peer may send so far */
         uint64_t in_part; /* bytes filled of the current part */
         uint32_t part;    /* the current part of `to` */
         uint32_t request; /* index among the connection's requests */
@@ -121,8 +120,13 @@ struct transport_config {
     uint32_t sendfile_queue; /* .. while at least so many transfers are being served on the connection: 4 */
     uint32_t socket_buffer;  /* bytes, SO_SNDBUF and SO_RCVBUF: the kernel's tuning */
     uint32_t message_queue;  /* bytes of messages that wait for one peer: 1 MiB */
+    uint32_t turn_bytes;     /* bytes moved in one turn, about: 1 MiB */
+    bool flushed;            /* whoever calls send, read or cancel outside of a turn calls flush soon afterwards: the
+                              * descriptor is not made readable for that */
     uint32_t connections;    /* peers at most, in and out: 1,024 */
     uint32_t unfinished;     /* connections that have not said who they are: 64; the oldest makes room for a new one */
+    int64_t done_ns; /* how long the word that a transfer is done may wait for other output to go with, so that the
+                      * owner wakes once for both: 0; at most 10 ms */
     int64_t connect_timeout_ns; /* from connect to connected, and from accept to accepted: 3 s */
     int64_t silence_ns;         /* a peer that acknowledges nothing, or takes nothing, for so long is gone: 5 s */
 };

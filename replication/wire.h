@@ -34,6 +34,9 @@
 #define WIRE_LEASES_MAX 1024u          /* lease ids of a RENEW, RELEASE or RECALL */
 #define WIRE_OWNERS_MAX 8u             /* owners named for a key */
 #define WIRE_MISSING_MAX 64u           /* members named as missing for a key */
+#define WIRE_MEMBERS_MAX 1024u         /* members of a list */
+#define WIRE_HOMES_MAX 8u              /* homes of a key */
+#define WIRE_WEIGHT_MAX 65535u         /* of a member */
 #define WIRE_NAME_MAX 63u              /* bytes of a cluster's or a node's name */
 #define WIRE_ADDRESS_MAX 255u          /* bytes of an address */
 #define WIRE_SENTENCE_MAX 255u         /* bytes of a refusal's sentence */
@@ -69,6 +72,8 @@ enum wire_op {
     WIRE_ANSWER = 33,
     WIRE_PUBLISH = 34, /* owner to home */
     WIRE_PUBLISHED = 35,
+    WIRE_MEMBERS = 36, /* client to any node: which members there are */
+    WIRE_LISTED = 37,
     WIRE_OPS /* one more than the greatest */
 };
 
@@ -242,7 +247,13 @@ struct wire_message {
             uint32_t slot;
             uint64_t generation;
         } state;
-        uint64_t word; /* STATED: the state word */
+        uint32_t from; /* MEMBERS: the first member that is wanted, by its place in the list */
+        struct {
+            uint64_t revision; /* of the list, never 0 */
+            uint16_t total;    /* members, 1..WIRE_MEMBERS_MAX */
+            uint8_t homes;     /* of a key, 1..WIRE_HOMES_MAX */
+        } listed;              /* LISTED: items are members from `from` on, in the list's order: all that fit */
+        uint64_t word;         /* STATED: the state word */
         struct {
             uint64_t lease;
             struct berth_version version;
@@ -283,6 +294,11 @@ struct wire_item {
         } summed;             /* SUMMED */
         struct wire_answer answer;
         struct wire_entry entry; /* PUBLISH */
+        struct {
+            uint32_t weight;          /* 1..WIRE_WEIGHT_MAX */
+            struct wire_text name;    /* 1..WIRE_NAME_MAX bytes */
+            struct wire_text address; /* 0..WIRE_ADDRESS_MAX: where it is reached; empty: not known */
+        } member;                     /* LISTED */
         struct {
             uint8_t kind;     /* wire_published_kind */
             uint64_t counter; /* SUPERSEDED: the counter to go beyond; else 0 */

@@ -3,33 +3,6 @@
 
 #include <string.h>
 
-/* first..0x7e: what may go to a log. */
-static bool printable(const struct wire_text *t, int first)
-{
-    for (unsigned i = 0; i < t->size; i++) {
-        if (t->data[i] < first || t->data[i] > 0x7e)
-            return false;
-    }
-    return true;
-}
-
-static void text(struct wire_cursor *c, struct wire_text *t, int first)
-{
-    const void *data = t->data;
-    wire_span(c, &data, t->size);
-    t->data = data;
-    if (!c->fault)
-        wire_require(c, printable(t, first), WIRE_FAULT_NAME);
-}
-
-static void short_size(struct wire_cursor *c, uint16_t *size)
-{
-    wire_require(c, *size <= UINT8_MAX, WIRE_FAULT_NAME);
-    uint8_t byte = (uint8_t)*size;
-    wire_u8(c, &byte);
-    *size = byte;
-}
-
 static void hello(struct wire_cursor *c, const struct wire_head *head, struct wire_hello *h)
 {
     uint64_t magic = WIRE_MAGIC;
@@ -51,15 +24,15 @@ static void hello(struct wire_cursor *c, const struct wire_head *head, struct wi
     wire_require(c, h->largest >= WIRE_MESSAGE_MIN, WIRE_FAULT_SIZE);
     if (!c->out)
         h->cluster.size = h->node.size = h->address.size = 0;
-    short_size(c, &h->cluster.size);
-    short_size(c, &h->node.size);
+    wire_short_size(c, &h->cluster.size);
+    wire_short_size(c, &h->node.size);
     wire_u16(c, &h->address.size);
     wire_require(c, h->cluster.size <= WIRE_NAME_MAX && h->node.size >= 1 && h->node.size <= WIRE_NAME_MAX,
                  WIRE_FAULT_NAME);
     wire_require(c, h->address.size <= WIRE_ADDRESS_MAX, WIRE_FAULT_NAME);
-    text(c, &h->cluster, 0x21);
-    text(c, &h->node, 0x21);
-    text(c, &h->address, 0x21);
+    wire_text_bytes(c, &h->cluster, 0x21);
+    wire_text_bytes(c, &h->node, 0x21);
+    wire_text_bytes(c, &h->address, 0x21);
 }
 
 static void refuse(struct wire_cursor *c, struct wire_message *m)
@@ -69,7 +42,7 @@ static void refuse(struct wire_cursor *c, struct wire_message *m)
     wire_u16(c, &m->refuse.sentence.size);
     wire_zeros(c, 2);
     wire_require(c, m->refuse.sentence.size <= WIRE_SENTENCE_MAX, WIRE_FAULT_NAME);
-    text(c, &m->refuse.sentence, 0x20);
+    wire_text_bytes(c, &m->refuse.sentence, 0x20);
 }
 
 static void ask(struct wire_cursor *c, struct wire_message *m)
@@ -90,6 +63,17 @@ static void publish(struct wire_cursor *c, struct wire_message *m)
     wire_u64(c, &m->publish.stream);
     wire_u32(c, &m->publish.batch);
     wire_zeros(c, 4);
+}
+
+static void listed(struct wire_cursor *c, struct wire_message *m)
+{
+    wire_u64(c, &m->listed.revision);
+    wire_u16(c, &m->listed.total);
+    wire_u8(c, &m->listed.homes);
+    wire_zeros(c, 5);
+    wire_require(c, m->listed.revision != 0, WIRE_FAULT_RANGE);
+    wire_require(c, m->listed.total >= 1 && m->listed.total <= WIRE_MEMBERS_MAX, WIRE_FAULT_MEMBER);
+    wire_require(c, m->listed.homes >= 1 && m->listed.homes <= WIRE_HOMES_MAX, WIRE_FAULT_MEMBER);
 }
 
 static void state(struct wire_cursor *c, struct wire_message *m)
@@ -136,6 +120,14 @@ void wire_body(struct wire_cursor *c, struct wire_message *m)
         wire_u64(c, &m->published.stream);
         wire_u32(c, &m->published.batch);
         wire_zeros(c, 4);
+        break;
+    case WIRE_MEMBERS:
+        wire_u32(c, &m->from);
+        wire_zeros(c, 4);
+        wire_require(c, m->from < WIRE_MEMBERS_MAX, WIRE_FAULT_MEMBER);
+        break;
+    case WIRE_LISTED:
+        listed(c, m);
         break;
     case WIRE_STATE:
         state(c, m);

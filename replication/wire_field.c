@@ -134,3 +134,30 @@ void wire_status(struct wire_cursor *c, int32_t *status)
     wire_zeros(c, 4);
     wire_require(c, *status <= 0 && *status >= -WIRE_STATUS_MAX, WIRE_FAULT_STATUS);
 }
+
+/* first..0x7e: what may go to a log. */
+static bool printable(const struct wire_text *t, int first)
+{
+    for (unsigned i = 0; i < t->size; i++) {
+        if (t->data[i] < first || t->data[i] > 0x7e)
+            return false;
+    }
+    return true;
+}
+
+void wire_text_bytes(struct wire_cursor *c, struct wire_text *t, int first)
+{
+    const void *data = t->data;
+    wire_span(c, &data, t->size);
+    t->data = data;
+    if (!c->fault)
+        wire_require(c, printable(t, first), WIRE_FAULT_NAME);
+}
+
+void wire_short_size(struct wire_cursor *c, uint16_t *size)
+{
+    wire_require(c, *size <= UINT8_MAX, WIRE_FAULT_NAME);
+    uint8_t byte = (uint8_t)*size;
+    wire_u8(c, &byte);
+    *size = byte;
+}

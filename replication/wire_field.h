@@ -31,7 +31,10 @@ void wire_item(struct wire_cursor *c, unsigned op, struct wire_item *item);
 /* Parts that bodies and items share. */
 void wire_counter(struct wire_cursor *c, uint64_t *counter);
 void wire_version(struct wire_cursor *c, struct berth_version *v);
-void wire_key(struct wire_cursor *c, struct key_ref *key); /* namespace, length, 2 reserved bytes, bytes */
+void wire_key(struct wire_cursor *c, struct key_ref *key);   /* namespace, length, 2 reserved bytes, bytes */
+void wire_short_size(struct wire_cursor *c, uint16_t *size); /* in one byte */
+/* The bytes of a text whose size is known: first..0x7e. */
+void wire_text_bytes(struct wire_cursor *c, struct wire_text *t, int first);
 void wire_id(struct wire_cursor *c, uint64_t *lease);
 void wire_status(struct wire_cursor *c, int32_t *status); /* and 4 reserved bytes */
 

@@ -159,6 +159,21 @@ static void published(struct wire_cursor *c, struct wire_item *i)
     wire_require(c, i->published.kind == WIRE_SUPERSEDED || i->published.counter == 0, WIRE_FAULT_USE);
 }
 
+static void listed(struct wire_cursor *c, struct wire_item *i)
+{
+    if (!c->out)
+        i->member.name.size = i->member.address.size = 0;
+    wire_u32(c, &i->member.weight);
+    wire_require(c, i->member.weight >= 1 && i->member.weight <= WIRE_WEIGHT_MAX, WIRE_FAULT_RANGE);
+    wire_short_size(c, &i->member.name.size);
+    wire_zeros(c, 1);
+    wire_u16(c, &i->member.address.size);
+    wire_require(c, i->member.name.size >= 1 && i->member.name.size <= WIRE_NAME_MAX, WIRE_FAULT_NAME);
+    wire_require(c, i->member.address.size <= WIRE_ADDRESS_MAX, WIRE_FAULT_NAME);
+    wire_text_bytes(c, &i->member.name, 0x21);
+    wire_text_bytes(c, &i->member.address, 0x21);
+}
+
 void wire_item(struct wire_cursor *c, unsigned op, struct wire_item *item)
 {
     switch (op) {
@@ -195,6 +210,9 @@ void wire_item(struct wire_cursor *c, unsigned op, struct wire_item *item)
         break;
     case WIRE_PUBLISHED:
         published(c, item);
+        break;
+    case WIRE_LISTED:
+        listed(c, item);
         break;
     default: /* no other op has a count above 0 */
         wire_require(c, false, WIRE_FAULT_COUNT);

@@ -1,5 +1,6 @@
 /* api_admin.c: namespace, stat, list, remove, hold, drop, query, revoke, and small helpers. */
 #include "store/build.h"
+#include "store/remote.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -46,7 +47,7 @@ static int take_namespace(struct berth *b, void *arg, int status, const struct m
 
 int berth_namespace(struct berth *b, const char *name, uint32_t *ns)
 {
-    int rc = client_check(b);
+    int rc = client_check_any(b);
     if (rc) {
         return rc;
     }
@@ -58,6 +59,9 @@ int berth_namespace(struct berth *b, const char *name, uint32_t *ns)
     if (n == 0) {
         *ns = 0;
         return 0;
+    }
+    if (b->remote) {
+        return remote_namespace(name, ns);
     }
     struct call *c = call_new(MSG_NAMESPACE, sizeof(struct msg_namespace) + n);
     if (c) {
@@ -79,7 +83,7 @@ int berth_namespace(struct berth *b, const char *name, uint32_t *ns)
 
 int berth_stat(struct berth *b, struct berth_key key, struct berth_stat *st)
 {
-    int rc = client_check_key(b, &key);
+    int rc = client_check_key_any(b, &key);
     if (rc) {
         return rc;
     }

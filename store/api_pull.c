@@ -18,7 +18,8 @@ static uint32_t padded(uint32_t n)
 static uint16_t flags_of(unsigned flags, bool prefix)
 {
     return (uint16_t)((flags & BERTH_VERIFY ? MSG_PULL_VERIFY : 0) | (flags & BERTH_WAIT ? MSG_PULL_WAIT : 0) |
-                      (flags & BERTH_FRESH ? MSG_PULL_FRESH : 0) | (prefix ? MSG_PULL_PREFIX : 0));
+                      (flags & BERTH_FRESH ? MSG_PULL_FRESH : 0) | (prefix ? MSG_PULL_PREFIX : 0) |
+                      (flags & PULL_WANT_RECORD ? MSG_PULL_RECORD : 0));
 }
 
 static struct call *begin(struct berth *b, uint32_t bytes, unsigned flags, bool prefix, int64_t deadline)
@@ -146,6 +147,37 @@ int pull_outcome(int status, const struct msg_reply *r, uint32_t bytes, uint32_t
     return 0;
 }
 
+_Static_assert(BERTH_PHASES == MSG_PULL_PHASES, "phases are passed on in their order");
+
+static void fill_record(const struct msg_pulled *p, const struct msg_pull_record *m, struct berth_record *out)
+{
+    *out = (struct berth_record){.bytes = p->moved, .copied = p->copied, .member = p->member};
+    out->flags = (p->flags & MSG_PULLED_VERIFIED ? BERTH_RECORD_VERIFIED : 0u) |
+                 (p->flags & MSG_PULLED_SHARED ? BERTH_RECORD_SHARED : 0u) |
+                 (p->flags & MSG_PULLED_LOCAL ? BERTH_RECORD_LOCAL : 0u);
+    memcpy(out->source, m->source, sizeof out->source - 1);
+    memcpy(out->transport, m->transport, sizeof out->transport - 1);
+    out->lease = m->lease;
+    out->requests = m->requests;
+    out->stale = m->stale;
+    memcpy(out->phase_ns, m->phase_ns, sizeof m->phase_ns);
+}
+
+void pull_records(const struct msg_reply *r, uint32_t bytes, uint32_t n, struct berth_record *out)
+{
+    const struct msg_pulled *p = (const struct msg_pulled *)(r + 1);
+    const struct msg_pull_record *m = (const struct msg_pull_record *)(p + n), none = {.lease = 0};
+    bool there = bytes >= sizeof *r + n * msg_pulled_bytes(MSG_PULL_RECORD);
+    for (uint32_t i = 0; i < n; i++) {
+        fill_record(&p[i], there ? &m[i] : &none, &out[i]);
+    }
+}
+
+void pull_record_local(struct berth_record *out)
+{
+    *out = (struct berth_record){.member = UINT16_MAX, .flags = BERTH_RECORD_LOCAL};
+}
+
 struct outcome {
     struct msg_pulled *pulled;
     uint32_t n;
@@ -197,11 +229,11 @@ int pull_key(struct berth *b, const struct berth_key *key, unsigned flags, int64
         int rc = pull_keys(b, key, NULL, 1, flags, false, deadline, &pulled, &taken);
         rc = rc ? rc : pulled.status;
         if (rc != -ENOENT || !(flags & BERTH_WAIT)) {
-            return rc < 0 ? rc : 0;
+            return rc;
         }
         rc = pull_pause(b, key, turn, deadline);
         if (rc || read_there(b, thread_self(), key)) {
-            return rc;
+            return rc ? rc : BERTH_KEPT;
         }
     }
 }

@@ -1,6 +1,7 @@
 /* api_range.c: copies out of an object: get_into, get_range. */
 #include "store/pull.h"
 #include "store/read.h"
+#include "store/remote.h"
 
 #include <errno.h>
 #include <string.h>
@@ -44,35 +45,44 @@ static bool placed_again(struct berth *b, const struct reading *r, struct pull_p
     return place->kind == MSG_PULL_REGISTERED && pull_out_place(b, &r->out, place) && place->attachment != before;
 }
 
+static long missed(struct berth *b, struct client_thread *t, long rc)
+{
+    read_count_missed(b, t);
+    return rc;
+}
+
 /* Where the node can write into this memory no slot is needed, and nothing is copied. */
 static long pull_out(struct berth *b, struct client_thread *t, const struct reading *r, struct pull_place *place)
 {
     unsigned local = r->flags & ~(PULL_READ_FLAGS | (unsigned)BERTH_WAIT), turn = 0;
     bool look = !(r->flags & BERTH_FRESH);
     for (unsigned tries = 0; tries < PULL_TRIES;) {
-        long rc = look ? copy_any(b, t, r, local) : -ENOENT;
+        long rc = look ? copy_any(b, t, r, local | READ_LOOK) : -ENOENT;
+        if (rc != -ENOENT) {
+            return rc;
+        }
         look = true;
-        rc = rc == -ENOENT ? pull_into(b, r->key, &r->out, place, r->flags, r->deadline) : rc;
+        rc = pull_into(b, r->key, &r->out, place, r->flags, r->deadline);
+        if (rc >= 0) {
+            read_count_pulled(b, t, (uint64_t)rc);
+            return rc;
+        }
         if (rc == PULL_NOT_SO && !placed_again(b, r, place)) {
             return copy_any(b, t, r, r->flags);
         }
-        if (rc == PULL_NOT_SO) {
-            tries++;
-            continue;
-        }
-        if (rc == PULL_IS_HERE) {
+        if (rc == PULL_NOT_SO || rc == PULL_IS_HERE) {
             tries++;
             continue;
         }
         if (rc != -ENOENT || !(r->flags & BERTH_WAIT)) {
-            return rc;
+            return missed(b, t, rc);
         }
         int why = pull_pause(b, r->key, turn++, r->deadline); /* without peers the node does not wait */
         if (why) {
-            return berth_fail_plain(why);
+            return missed(b, t, berth_fail_plain(why));
         }
     }
-    return berth_fail_plain(BERTH_ENOTNOW);
+    return missed(b, t, berth_fail_plain(BERTH_ENOTNOW));
 }
 
 static long read_out(struct berth *b, const struct reading *r)
@@ -87,9 +97,19 @@ static long read_out(struct berth *b, const struct reading *r)
 
 long berth_get_into(struct berth *b, struct berth_key key, void *buffer, size_t size, unsigned flags, int64_t deadline)
 {
+    if (remote_is(b)) {
+        return remote_get_into(b, &key, buffer, size, flags, deadline);
+    }
     int rc = read_check_get(b, &key, buffer ? buffer : size ? NULL : "", flags);
     struct reading r = {.out = {.buffer = buffer, .size = size}, .key = &key, .flags = flags, .deadline = deadline};
     return rc ? rc : read_out(b, &r);
+}
+
+long read_into(struct berth *b, const struct berth_key *key, void *buffer, size_t size, unsigned flags, unsigned count,
+               int64_t deadline)
+{
+    int rc = read_check_get(b, key, buffer ? buffer : size ? NULL : "", flags);
+    return rc ? rc : copy_out(b, thread_self(), key, buffer, size, flags | count, deadline);
 }
 
 /* ---- ranges ---- */
@@ -164,8 +184,20 @@ static long copy_ranges(struct berth *b, struct client_thread *t, const struct r
 long berth_get_range(struct berth *b, struct berth_key key, const struct berth_range *ranges, size_t n, unsigned flags,
                      int64_t deadline)
 {
-    int rc = read_check_get(b, &key, "", flags);
+    int rc = remote_is(b) ? 0 : read_check_get(b, &key, "", flags);
     rc = rc ? rc : check_ranges(ranges, n);
+    if (rc == 0 && remote_is(b)) {
+        return remote_get_range(b, &key, ranges, n, flags, deadline);
+    }
     struct reading r = {.out = {.ranges = ranges, .n = n}, .key = &key, .flags = flags, .deadline = deadline};
     return rc ? rc : read_out(b, &r);
+}
+
+long read_range(struct berth *b, const struct berth_key *key, const struct berth_range *ranges, size_t n,
+                unsigned flags, unsigned count, int64_t deadline)
+{
+    int rc = read_check_get(b, key, "", flags);
+    rc = rc ? rc : check_ranges(ranges, n);
+    struct reading r = {.out = {.ranges = ranges, .n = n}, .key = key, .flags = flags, .deadline = deadline};
+    return rc ? rc : copy_ranges(b, thread_self(), &r, flags | count);
 }

@@ -2,6 +2,7 @@
 #include "store/await.h"
 #include "store/pull.h"
 #include "store/read.h"
+#include "store/remote.h"
 
 #include <errno.h>
 #include <string.h>
@@ -12,7 +13,6 @@
 #define MANY_FLAGS (GET_FLAGS | BERTH_SAME_GROUP)
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
-#define TOUCH_MAX 512u /* slots told to the node in one piece */
 
 static int check_flags(unsigned flags, unsigned allowed)
 {
@@ -48,8 +48,11 @@ int read_check_get(struct berth *b, const struct berth_key *key, const void *out
 /* Who waits wants to know that there is no node to wait for; to others what can't be found is not there. */
 static int fail_get(struct berth *b, struct client_thread *t, unsigned flags, int rc)
 {
-    stat_add(b, t, LANE_MISSES, 1);
-    return berth_fail_plain(rc == BERTH_ENODE && !(flags & (BERTH_WAIT | BERTH_PEERS)) ? -ENOENT : rc);
+    rc = rc == BERTH_ENODE && !(flags & (BERTH_WAIT | BERTH_PEERS)) ? -ENOENT : rc;
+    if (rc != -ENOENT || !(flags & READ_LOOK)) {
+        read_count_missed(b, t);
+    }
+    return berth_fail_plain(rc);
 }
 
 /* After a miss: until it is there, or the node says why it will not be. */
@@ -73,15 +76,16 @@ static __attribute__((noinline)) int await_pin(struct berth *b, struct client_th
 /* After a miss, or at once where the newest is wanted: from peers into this pool, and pinned here. */
 static __attribute__((noinline)) int peers_pin(struct berth *b, struct client_thread *t, const struct berth_key *key,
                                                const struct wanted *w, unsigned flags, int64_t deadline,
-                                               struct found *f)
+                                               struct found *f, bool *pulled)
 {
     for (unsigned i = 0; i < PULL_TRIES; i++) {
         int rc = pull_key(b, key, flags, deadline);
-        if (rc && rc != -ENOENT) {
+        if (rc < 0 && rc != -ENOENT) {
             return rc;
         }
         int here = read_pin_slowly(b, t, w, deadline, f);
-        if (here != -ENOENT || rc) {
+        *pulled = *pulled || rc == 0;
+        if (here != -ENOENT || rc < 0) {
             return here; /* which a put of this node may have brought meanwhile */
         }
     }
@@ -93,6 +97,7 @@ static inline int pin_one(struct berth *b, struct client_thread *t, const struct
                           int64_t deadline, struct found *f)
 {
     struct wanted w;
+    bool pulled = flags & READ_PULLED;
     find_start(&b->lookup, &w, key);
     if (__builtin_expect(read_refused(b), 0)) {
         return berth_fail_plain(BERTH_EQUOTA);
@@ -100,7 +105,7 @@ static inline int pin_one(struct berth *b, struct client_thread *t, const struct
     if (__builtin_expect((flags & BERTH_FRESH) || find_pin_walk(b, t, &w, f) != STEP_DONE, 0)) {
         int rc = flags & BERTH_FRESH ? -ENOENT : read_pin_slowly(b, t, &w, deadline, f);
         if (rc == -ENOENT && (flags & BERTH_PEERS)) {
-            rc = peers_pin(b, t, key, &w, flags, deadline, f);
+            rc = peers_pin(b, t, key, &w, flags, deadline, f, &pulled);
         } else if (rc == -ENOENT && (flags & BERTH_WAIT)) {
             rc = await_pin(b, t, key, &w, deadline, f);
         }
@@ -114,8 +119,8 @@ static inline int pin_one(struct berth *b, struct client_thread *t, const struct
         return fail_get(b, t, flags, rc);
     }
     if (__builtin_expect(!b->unmeasured, 1)) {
-        stat_add(b, t, LANE_HITS, 1);
-        stat_add(b, t, LANE_HIT_BYTES, find_header(&b->lookup, f->slot)->size);
+        stat_add(b, t, pulled ? LANE_PULLED : LANE_HITS, 1);
+        stat_add(b, t, pulled ? LANE_PULLED_BYTES : LANE_HIT_BYTES, find_header(&b->lookup, f->slot)->size);
     }
     if (!(flags & BERTH_NO_TOUCH)) {
         touch_one(b, t, f->slot);
@@ -138,6 +143,18 @@ static int get_one(struct berth *b, struct client_thread *t, const struct berth_
         read_view(b, find_header(&b->lookup, f.slot), f, view);
     }
     return rc;
+}
+
+int read_get(struct berth *b, const struct berth_key *key, struct berth_view *view, unsigned flags, unsigned count,
+             int64_t deadline)
+{
+    int rc = read_check_get(b, key, view, flags);
+    if (rc) {
+        return rc;
+    }
+    struct client_thread *t = thread_self();
+    touch_adopt(b, t);
+    return get_one(b, t, key, view, flags | count, deadline);
 }
 
 /* Every STAT_TURNS turns of a thread, or so many gets of one that shares its lane. */
@@ -242,11 +259,9 @@ void berth_release(struct berth *b, struct berth_view *v, size_t n)
 
 /* ---- many keys ---- */
 
-static int check_many(struct berth *b, const struct berth_key *keys, size_t n, const void *out, unsigned flags,
-                      unsigned allowed)
+static int check_many(const struct berth_key *keys, size_t n, const void *out, unsigned flags, unsigned allowed)
 {
-    int rc = client_check(b);
-    rc = rc ? rc : check_flags(flags, allowed);
+    int rc = check_flags(flags, allowed);
     if (rc) {
         return rc;
     }
@@ -259,33 +274,6 @@ static int check_many(struct berth *b, const struct berth_key *keys, size_t n, c
         }
     }
     return 0;
-}
-
-/* Deepest first, so that the first of a prefix is the most recent; of a long run the part that would be overwritten in
- * the ring anyway is left out. */
-static void touch_views(struct berth *b, struct client_thread *t, const struct berth_view *v, size_t n)
-{
-    uint32_t slots[TOUCH_MAX], used = 0;
-    touch_flush(b, t);
-    for (size_t i = n < RING_TOUCHES / 2 ? n : RING_TOUCHES / 2; i-- > 0;) {
-        if (v[i].data) {
-            slots[used++] = v[i].slot;
-        }
-        if (used && (used == TOUCH_MAX || i == 0)) {
-            touch_push(b, slots, used);
-            used = 0;
-        }
-    }
-}
-
-static void count_views(struct berth *b, struct client_thread *t, const struct berth_view *v, size_t found, size_t n)
-{
-    uint64_t bytes = 0;
-    for (size_t i = 0; i < n; i++) {
-        bytes += v[i].data ? v[i].size : 0;
-    }
-    stat_add(b, t, LANE_HITS, found);
-    stat_add(b, t, LANE_HIT_BYTES, bytes);
 }
 
 /* In a replaceable namespace members of one seal have one version; elsewhere equal keys mean equal bytes, whichever
@@ -375,7 +363,7 @@ static int await_run(struct berth *b, const struct berth_key *keys, size_t got, 
 
 /* The run as far as it goes here, then what peers have of the rest, a message at a time. */
 static long peers_prefix(struct berth *b, struct client_thread *t, const struct berth_key *keys, size_t n,
-                         unsigned flags, int64_t deadline, struct berth_view *v)
+                         unsigned flags, int64_t deadline, struct berth_view *v, struct read_brought *brought)
 {
     size_t got = 0, pulled = 0; /* keys[0, pulled) have been pulled */
     unsigned tries = 0;
@@ -397,6 +385,8 @@ static long peers_prefix(struct berth *b, struct client_thread *t, const struct 
             return berth_fail_plain(rc);
         }
         while (rc == 0 && more < taken && result[more].status >= 0) {
+            brought->n += result[more].status == 0;
+            brought->bytes += result[more].status == 0 ? result[more].size : 0;
             more++;
         }
         pulled = got + more;
@@ -408,7 +398,7 @@ static long peers_prefix(struct berth *b, struct client_thread *t, const struct 
 }
 
 static long pin_prefix(struct berth *b, struct client_thread *t, const struct berth_key *keys, size_t n, unsigned flags,
-                       int64_t deadline, struct berth_view *v)
+                       int64_t deadline, struct berth_view *v, struct read_brought *brought)
 {
     size_t got = 0;
     bool last = !(flags & BERTH_WAIT) || deadline <= BERTH_NOW;
@@ -416,7 +406,7 @@ static long pin_prefix(struct berth *b, struct client_thread *t, const struct be
         return 0; /* keys may be NULL */
     }
     if (flags & BERTH_PEERS) {
-        return peers_prefix(b, t, keys, n, flags, deadline, v);
+        return peers_prefix(b, t, keys, n, flags, deadline, v, brought);
     }
     for (;;) {
         int why;
@@ -473,7 +463,7 @@ static size_t await_missing(struct berth *b, struct client_thread *t, const stru
 
 /* How many more there are after a pull of what is missing, a message at a time. */
 static size_t pull_missing(struct berth *b, struct client_thread *t, const struct berth_key *keys, size_t n,
-                           unsigned flags, int64_t deadline, struct berth_view *v)
+                           unsigned flags, int64_t deadline, struct berth_view *v, struct read_brought *brought)
 {
     uint32_t index[MSG_PULL_KEYS];
     struct msg_pulled result[MSG_PULL_KEYS];
@@ -495,6 +485,10 @@ static size_t pull_missing(struct berth *b, struct client_thread *t, const struc
             int why = rc ? rc : result[i].status < 0 ? result[i].status : 0;
             size_t more = why ? 0 : pin_views(b, t, &keys[index[i]], 1, flags, deadline, false, one, &why);
             got += more;
+            if (more && result[i].status == 0) {
+                brought->n++;
+                brought->bytes += one->size;
+            }
             one->status = more ? 0 : why ? why : BERTH_ENOTNOW;
             one->status = !more && rc == 0 && result[i].status >= 0 && why == -ENOENT ? BERTH_ENOTNOW : one->status;
         }
@@ -502,7 +496,7 @@ static size_t pull_missing(struct berth *b, struct client_thread *t, const struc
 }
 
 static long pin_all(struct berth *b, struct client_thread *t, const struct berth_key *keys, size_t n, unsigned flags,
-                    int64_t deadline, struct berth_view *v)
+                    int64_t deadline, struct berth_view *v, struct read_brought *brought)
 {
     size_t got = 0;
     for (size_t i = 0; i < n && (flags & BERTH_FRESH); i++) {
@@ -514,7 +508,7 @@ static long pin_all(struct berth *b, struct client_thread *t, const struct berth
         got += pin_views(b, t, keys + i, part, flags, deadline, false, v + i, &why);
     }
     if (got < n && (flags & BERTH_PEERS)) {
-        got += pull_missing(b, t, keys, n, flags, deadline, v);
+        got += pull_missing(b, t, keys, n, flags, deadline, v, brought);
     } else if (got < n && (flags & BERTH_WAIT) && deadline > BERTH_NOW) {
         got += await_missing(b, t, keys, n, flags, deadline, v);
     }
@@ -529,8 +523,10 @@ static long read_many(struct berth *b, const struct berth_key *keys, size_t n, s
         return berth_fail_plain(BERTH_EQUOTA);
     }
     long got = 0;
+    struct read_brought brought = {0};
     for (unsigned i = 0;; i++) {
-        got = run ? pin_prefix(b, t, keys, n, flags, deadline, v) : pin_all(b, t, keys, n, flags, deadline, v);
+        got = run ? pin_prefix(b, t, keys, n, flags, deadline, v, &brought)
+                  : pin_all(b, t, keys, n, flags, deadline, v, &brought);
         if (got < 0) {
             return got;
         }
@@ -543,10 +539,10 @@ static long read_many(struct berth *b, const struct berth_key *keys, size_t n, s
         }
     }
     size_t shown = run ? (size_t)got : n;
-    count_views(b, t, v, (size_t)got, shown);
+    read_count_views(b, t, v, (size_t)got, shown, &brought);
     stat_add(b, t, LANE_MISSES, run ? (size_t)got < n : n - (size_t)got);
     if (!(flags & BERTH_NO_TOUCH)) {
-        touch_views(b, t, v, shown);
+        read_touch_views(b, t, v, shown);
     }
     return got;
 }
@@ -554,7 +550,8 @@ static long read_many(struct berth *b, const struct berth_key *keys, size_t n, s
 long berth_get_many(struct berth *b, const struct berth_key *keys, size_t n, struct berth_view *v, unsigned flags,
                     int64_t deadline)
 {
-    int rc = check_many(b, keys, n, v, flags, MANY_FLAGS);
+    int rc = client_check(b);
+    rc = rc ? rc : check_many(keys, n, v, flags, MANY_FLAGS);
     if (rc) {
         return rc;
     }
@@ -570,15 +567,20 @@ long berth_get_many(struct berth *b, const struct berth_key *keys, size_t n, str
 long berth_prefix(struct berth *b, const struct berth_key *keys, size_t n, struct berth_view *v, unsigned flags,
                   int64_t deadline)
 {
-    int rc = check_many(b, keys, n, v, flags, MANY_FLAGS);
+    int rc = client_check(b);
+    rc = rc ? rc : check_many(keys, n, v, flags, MANY_FLAGS);
     return rc ? rc : read_many(b, keys, n, v, flags, deadline, true);
 }
 
 long berth_exists(struct berth *b, const struct berth_key *keys, size_t n, uint8_t *present, unsigned flags)
 {
-    int rc = check_many(b, keys, n, present, flags, BERTH_LOCAL);
+    int rc = client_check_any(b);
+    rc = rc ? rc : check_many(keys, n, present, flags, BERTH_LOCAL);
     if (rc) {
         return rc;
+    }
+    if (b->remote) {
+        return remote_exists(b, keys, n, present);
     }
     struct client_thread *t = thread_self();
     long found = 0;

@@ -208,11 +208,18 @@ struct berth_put_opts {
 /* Opens a node: "embedded:?pool=256MiB" (a node on a thread of this process, over a region of its own; settings as for
  * berthd, separated by &), "unix:PATH", or NULL: $BERTH_NODE, else the first that answers of
  * unix:$XDG_RUNTIME_DIR/berth.sock, unix:/run/berth/berth.sock and unix:/tmp/berth-UID/berth.sock (whose directory has
- * to be this user's alone). "tcp://" and "verbs://" are names of later versions. opts may be NULL. *b is the caller's
- * until berth_close. Any thread.
- * Errors: -EINVAL (name or option), BERTH_ENODE, -EACCES, BERTH_EFORMAT, -ENOMEM, -EOPNOTSUPP, -EUSERS (the node has
- * 1024 sessions, the most that it serves); embedded also what berthd refuses to start with (-ENOSPC: no room for the
- * pool). berth_error(NULL, ..) has the sentence. */
+ * to be this user's alone). "tcp://HOST:PORT" is a node of another host, at the address where it listens for its peers
+ * (settings behind a "?", separated by &: cluster=NAME, verify=always | 1/N | lease, peer-trust=network for an address
+ * that is no loopback): a client without a node. Whichever member of a fleet is named, objects of all of them are read,
+ * into the caller's memory: berth_get_into, berth_get_range, berth_exists, berth_stat, the queues' operations of these
+ * names and BERTH_OP_CANCEL, as if with BERTH_PEERS; and berth_namespace. Everything else needs a node on this host:
+ * -EOPNOTSUPP. It runs on a thread of this process, until berth_close. Where the fleet's list of members has changed
+ * calls say BERTH_ERESTART. "verbs://" is a name of later versions. opts may be NULL. *b is the caller's until
+ * berth_close. Any thread.
+ * Errors: -EINVAL (name or option), BERTH_ENODE, -EACCES (tcp: another cluster, too), BERTH_EFORMAT, -ENOMEM, -EMFILE,
+ * -EOPNOTSUPP, -EUSERS (the node has 1024 sessions, the most that it serves; tcp: 256 clients without a node);
+ * embedded also what berthd refuses to start with (-ENOSPC: no room for the pool). berth_error(NULL, ..) has the
+ * sentence. */
 BERTH_API int berth_open(struct berth **b, const char *node, const struct berth_open_opts *opts);
 
 /* Closes a handle: unsealed drafts are aborted, remaining views become invalid, queues must be closed before. Ends an
@@ -277,7 +284,8 @@ BERTH_API long berth_get_many(struct berth *b, const struct berth_key *keys, siz
 
 /* Copies an object into the caller's memory and releases it. buffer holds size bytes; an object that is larger is
  * -ENOSPC with its size in the error's first figure, nothing is copied. Returns the object's size. flags as berth_get.
- * Errors as berth_get. */
+ * Errors as berth_get. Where bytes come straight from a peer (tcp:, or an embedded node with BERTH_PEERS) an error may
+ * leave some of them in buffer; when the call returns nothing is written there any more. */
 BERTH_API long berth_get_into(struct berth *b, struct berth_key key, void *buffer, size_t size, unsigned flags,
                               int64_t deadline);
 
@@ -292,7 +300,8 @@ struct berth_range {
  * They may overlap in the object and come in any order. flags as berth_get; BERTH_VERIFY verifies the segments that the
  * ranges touch and no others, of an object without segments all of it. Returns the bytes copied. Errors as berth_get;
  * -ERANGE: a range goes beyond the object (figures: the object's size, the range's index, its offset and size). On an
- * error nothing is copied. */
+ * error nothing is copied, but on a handle of tcp: as with berth_get_into. There BERTH_OP_GET_RANGE takes at most 1,024
+ * ranges, and with BERTH_VERIFY only such as can be verified alone, else -EOPNOTSUPP. */
 BERTH_API long berth_get_range(struct berth *b, struct berth_key key, const struct berth_range *ranges, size_t n,
                                unsigned flags, int64_t deadline);
 
@@ -329,7 +338,8 @@ BERTH_API long berth_prefix(struct berth *b, const struct berth_key *keys, size_
                             unsigned flags, int64_t deadline);
 
 /* Which of n keys are ready to be read: present[i] 1 or 0. Pins nothing, touches nothing. Returns how many are.
- * Errors: -EINVAL, BERTH_EFORKED. */
+ * Errors: -EINVAL, BERTH_EFORKED. On a handle of tcp: the owners are asked, within the handle's time-out; also
+ * BERTH_EUNSURE, BERTH_ENODE, -ETIMEDOUT: then present[] says nothing. */
 BERTH_API long berth_exists(struct berth *b, const struct berth_key *keys, size_t n, uint8_t *present, unsigned flags);
 
 /* Releases n views; those whose data is NULL are passed over, so a whole batch can be given. data becomes NULL. Any
@@ -360,7 +370,8 @@ struct berth_stat {
     struct berth_hold_info holds[16];
 };
 
-/* What the index knows of a key. Errors: -ENOENT, -EINVAL, BERTH_ENODE, -ETIMEDOUT. */
+/* What the index knows of a key; on a handle of tcp: version, size, checksum, lineage and the key's own fields, the
+ * others are 0. Errors: -ENOENT, -EINVAL, BERTH_ENODE, -ETIMEDOUT, there also BERTH_EUNSURE, BERTH_ENOTNOW. */
 BERTH_API int berth_stat(struct berth *b, struct berth_key key, struct berth_stat *st);
 
 struct berth_entry {
@@ -444,8 +455,47 @@ enum berth_opcode {
     BERTH_OP_PURGE = 33
 };
 
+/* Where the time of a pull went, one phase after the other: together they are TOTAL, unless it shared the transfer of
+ * another, whose phases it then shows. */
+enum berth_phase {
+    BERTH_PHASE_PREPARE = 0,  /* submitted -> taken up by the node */
+    BERTH_PHASE_HOME = 1,     /* a home's answer was awaited */
+    BERTH_PHASE_ADMIT = 2,    /* an owner's lease was awaited */
+    BERTH_PHASE_WAIT = 3,     /* for a key that was not there yet */
+    BERTH_PHASE_REGISTER = 4, /* room in the pool was awaited */
+    BERTH_PHASE_QUEUE = 5,    /* for a window of bytes in flight */
+    BERTH_PHASE_TRANSFER = 6, /* until the last bytes had come */
+    BERTH_PHASE_COMPLETE = 7, /* until the node saw that; after a transfer in vain until it could begin again */
+    BERTH_PHASE_VERIFY = 8,
+    BERTH_PHASE_PUBLISH = 9, /* the copy became this node's own */
+    BERTH_PHASE_TOTAL = 10,  /* submitted -> answered by the node */
+    BERTH_PHASES = 11
+};
+
+#define BERTH_RECORD_VERIFIED 1u /* its checksum was compared on its way */
+#define BERTH_RECORD_SHARED 2u   /* it waited for the transfer of another operation: bytes and copied are that one's */
+#define BERTH_RECORD_LOCAL 4u    /* it was in this node's pool, or had come there meanwhile */
+
+/* What moved an operation's bytes. */
+struct berth_record {
+    char source[64];     /* name of the node that they came from; empty: none */
+    char transport[16];  /* over what: "tcp"; empty: nothing came */
+    uint64_t bytes;      /* of payload that came over the transport, in vain too */
+    uint64_t copied;     /* of these, copied into their destination by a CPU of this host: over tcp all, by the
+                                       kernel out of its socket buffers */
+    uint64_t copied_out; /* bytes that the caller's own thread then copied out of the pool: GET_INTO and
+                                       GET_RANGE without an embedded node */
+    uint64_t lease;      /* the owner's number of the lease; 0: none */
+    int64_t phase_ns[BERTH_PHASES]; /* enum berth_phase; all 0 where nothing was asked */
+    uint32_t flags;                 /* BERTH_RECORD_VERIFIED, _SHARED, _LOCAL */
+    uint32_t member;                /* place of the source in the list of members; 65,535: none */
+    uint32_t requests;              /* requests to other nodes that it took part in */
+    uint32_t stale;                 /* times that it was read again, its lease or slot being over */
+    uint64_t reserved[4];
+};
+
 /* One operation: the caller's storage, unchanged and in place from submit until it is reaped, and so are key, data,
- * put, draft, view, stat, label and ranges. One that waits (BERTH_WAIT, BERTH_JOIN) holds no other up. */
+ * put, draft, view, stat, label, ranges and record. One that waits (BERTH_WAIT, BERTH_JOIN) holds no other up. */
 struct berth_op {
     uint16_t opcode;
     uint16_t reserved0;
@@ -466,7 +516,10 @@ struct berth_op {
     long result;   /* set before it is reaped: as the synchronous call returns */
     uint64_t user; /* the caller's */
     const struct berth_range *ranges;
-    uint64_t reserved[7]; /* the library's while submitted */
+    /* NULL, or where GET, GET_INTO, GET_RANGE and PULL say what moved the bytes, of a PULL of n keys n of them. Set
+     * when it completes with 0 or more, and after a pull that failed as far as the node said why; else not written. */
+    struct berth_record *record;
+    uint64_t reserved[6]; /* the library's while submitted */
 };
 
 /* A queue for up to depth operations in flight (1 to 4,096). Errors: -EINVAL, -ENOMEM, -EMFILE. */

@@ -3,6 +3,8 @@
 
 #include "store/map.h"
 #include "store/pin.h"
+#include "store/remote.h"
+#include "store/shell/remote.h"
 #include "store/shell/server.h"
 #include "store/where.h"
 
@@ -53,21 +55,31 @@ void client_look(struct berth *b)
     }
 }
 
-int client_check(struct berth *b)
+int client_check_any(struct berth *b)
 {
     if (!b) {
         return berth_fail(-EINVAL, "no handle was given: open one first");
     }
-    if (client_lives(b)) {
+    if (client_lives(b) || client_life(b) == LIFE_REMOTE) {
         return 0;
     }
     int life = client_life(b);
     return berth_fail_plain(life == LIFE_FORKED ? BERTH_EFORKED : BERTH_ERESTART);
 }
 
-int client_check_key(struct berth *b, const struct berth_key *key)
+int client_check(struct berth *b)
 {
-    int rc = client_check(b);
+    int rc = client_check_any(b);
+    if (rc == 0 && client_life(b) == LIFE_REMOTE) {
+        return berth_fail(-EOPNOTSUPP,
+                          "a client without a node (tcp://) reads into its own memory and no more: open a node of this "
+                          "host (unix:), or an embedded one");
+    }
+    return rc;
+}
+
+static int check_key(int rc, const struct berth_key *key)
+{
     if (rc) {
         return rc;
     }
@@ -75,6 +87,16 @@ int client_check_key(struct berth *b, const struct berth_key *key)
         return berth_fail(-EINVAL, "a key of %u bytes: 1 to %u are possible", key->size, BERTH_KEY_MAX);
     }
     return 0;
+}
+
+int client_check_key(struct berth *b, const struct berth_key *key)
+{
+    return check_key(client_check(b), key);
+}
+
+int client_check_key_any(struct berth *b, const struct berth_key *key)
+{
+    return check_key(client_check_any(b), key);
 }
 
 bool client_keeps(const struct berth *b, uint32_t ns)
@@ -249,6 +271,7 @@ static void dismantle(struct berth *b)
     if (b->server) {
         server_embedded_stop(b->server);
     }
+    remote_stop(b->remote);
     if (b->life) {
         munmap(b->life - LIFE_OFFSET, PAGE_BYTES);
     }
@@ -349,9 +372,6 @@ static int start_embedded(struct berth *b, const char *settings)
 static int reach(struct berth *b, const char *node)
 {
     if (!node || !*node) {
-        node = getenv("BERTH_NODE");
-    }
-    if (!node || !*node) {
         return connect_default(b);
     }
     if (strncmp(node, "embedded:", 9) == 0) {
@@ -360,11 +380,10 @@ static int reach(struct berth *b, const char *node)
     if (strncmp(node, "unix:", 5) == 0) {
         return connect_path(b, node + 5);
     }
-    if (strncmp(node, "tcp://", 6) == 0 || strncmp(node, "verbs://", 8) == 0) {
-        return berth_fail(-EOPNOTSUPP,
-                          "'%s' names a remote node, which a later version has: use unix: or embedded:", node);
+    if (strncmp(node, "verbs://", 8) == 0) {
+        return berth_fail(-EOPNOTSUPP, "'%s': a later version has verbs: use tcp:, unix: or embedded:", node);
     }
-    return berth_fail(-EINVAL, "'%s' is no node's name: it begins with embedded: or unix:", node);
+    return berth_fail(-EINVAL, "'%s' is no node's name: it begins with embedded:, unix: or tcp:", node);
 }
 
 int berth_open(struct berth **out, const char *node, const struct berth_open_opts *opts)
@@ -386,6 +405,15 @@ int berth_open(struct berth **out, const char *node, const struct berth_open_opt
         rc = rc == -EMFILE || rc == -ENFILE ? attach_fail_descriptors(rc)
                                             : berth_fail(rc, "no memory for the handle: %s", berth_error_text(rc));
         goto fail;
+    }
+    node = node && *node ? node : getenv("BERTH_NODE");
+    if (node && strncmp(node, "tcp://", 6) == 0) {
+        rc = remote_attach(b, node);
+        if (rc) {
+            goto fail;
+        }
+        *out = b;
+        return 0;
     }
     int socket = reach(b, node);
     if (socket < 0) {

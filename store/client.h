@@ -22,7 +22,8 @@
 enum life {
     LIFE_FORKED = 0,
     LIFE_LIVE = 1,
-    LIFE_GONE = 2 /* the node came back with another pool: only views that exist go on */
+    LIFE_REMOTE = 3, /* of a client without a node: for the calls that are written for it (remote.h) */
+    LIFE_GONE = 2    /* the node came back with another pool: only views that exist go on */
 };
 
 struct mapped {
@@ -50,6 +51,7 @@ struct berth {
     uint8_t *writable; /* pool; NULL for a reader */
     struct mapped slots, lookups, tails;
     struct server *server; /* embedded */
+    struct remote *remote; /* tcp://; then nothing is mapped, and all above but life, ring and lineage is NULL */
     pthread_mutex_t grow_lock;
     pthread_mutex_t query_lock; /* the node keeps one text a session */
     pthread_mutex_t buffer_lock;
@@ -94,10 +96,13 @@ static inline bool client_lives(struct berth *b)
     return client_life(b) == LIFE_LIVE;
 }
 
-/* Whether the handle can be used: 0, or the error recorded. */
+/* Whether the handle can be used, and maps a node's region: 0, or the error recorded. */
 int client_check(struct berth *b);
 /* The same for a key. */
 int client_check_key(struct berth *b, const struct berth_key *key);
+/* The same where a handle without a node will do. */
+int client_check_any(struct berth *b);
+int client_check_key_any(struct berth *b, const struct berth_key *key);
 
 int64_t client_now(void); /* CLOCK_MONOTONIC ns */
 

@@ -1,4 +1,4 @@
-/* copy_avx2.c: the copy kernel for CPUs with AVX2. Only berth_copy and berth_checksum call it, once they know. */
+/* copy_avx2.c: the copy kernel for CPUs with AVX2. Only copy.c calls it, once it knows. */
 #include "store/copy.h"
 
 #include <immintrin.h>

@@ -1,4 +1,4 @@
-/* copy_avx512.c: the copy kernel for CPUs with AVX512. Only berth_copy and berth_checksum call it, once they know. */
+/* copy_avx512.c: the copy kernel for CPUs with AVX512. Only copy.c calls it, once it knows. */
 #include "store/copy.h"
 
 #include <immintrin.h>

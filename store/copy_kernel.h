@@ -57,3 +57,13 @@ uint64_t KERNEL(checksum)(const void *data, size_t n)
 {
     return XXH3_64bits(data, n);
 }
+
+void KERNEL(add)(struct checksum *c, const void *data, size_t n)
+{
+    XXH3_64bits_update((XXH3_state_t *)(void *)c, data, n);
+}
+
+uint64_t KERNEL(sum)(const struct checksum *c)
+{
+    return XXH3_64bits_digest((const XXH3_state_t *)(const void *)c);
+}

@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define LAYOUT_FORMAT 3u
+#define LAYOUT_FORMAT 4u
 #define PAGE_BYTES 4096u
 #define UNIT_BYTES (2u << 20) /* slabs are cut from, and large objects take, whole units */
 #define UNIT_PAGES (UNIT_BYTES / PAGE_BYTES)
@@ -81,12 +81,14 @@ enum slot_flags {
     SLOT_TAIL =
         2, /* `tail` names cells: the rest of a key above KEY_HEAD bytes, then, from a new cell on, the checksums
                       of segments */
-    SLOT_GRANT = 4 /* WRITING without a key yet: granted to a session */
+    SLOT_GRANT = 4,  /* WRITING without a key yet: granted to a session */
+    SLOT_GROUPED = 8 /* sealed together with others, which have its version */
 };
 
 /* Two adjacent cache lines. Fields are written by the node while the slot is FREE or WRITING, then the word is
  * stored (release); a reader trusts them only under a validated pin, or if the word is the same before and after.
- * Only word, group and flags change while READY. Never zeroed: the generation in word outlives every reuse. */
+ * Only word, group, flags and, to a greater counter that nothing else ever has, version change while READY. Never
+ * zeroed: the generation in word outlives every reuse. */
 struct slot_header {
     _Atomic uint64_t word; /* generation << 8 | state, see slot.h */
     uint32_t size;         /* bytes of payload */
@@ -146,7 +148,7 @@ _Static_assert(sizeof(struct lookup_super) == 512, "lookup super");
 #define STAT_LANES 64u
 
 enum lane_counter {
-    LANE_HITS, /* gets that found their key, prefix and batch members included */
+    LANE_HITS, /* gets that found their key here, prefix and batch members included */
     LANE_MISSES,
     LANE_HIT_BYTES,
     LANE_EXISTS,        /* keys asked for by exists: neither hit nor miss */
@@ -158,6 +160,8 @@ enum lane_counter {
     LANE_COPY_NS, /* time in those copies */
     LANE_SAMPLES, /* gets timed, one in 1,024 */
     LANE_KEPT,    /* puts and creates whose key was there already: the node never heard of them */
+    LANE_PULLED,  /* gets whose key was not here and came from a peer: neither hit nor miss */
+    LANE_PULLED_BYTES,
     LANE_COUNTERS = 16
 };
 

@@ -190,7 +190,8 @@ enum msg_pull_flags {
     MSG_PULL_WAIT = 2,   /* for keys that are not there yet, until the deadline */
     MSG_PULL_FRESH = 4,  /* the home is asked for the newest version */
     MSG_PULL_PREFIX = 8, /* keys in order: the longest run that is there */
-    MSG_PULL_FLAGS = 15
+    MSG_PULL_FLAGS = 31,
+    MSG_PULL_RECORD = 16 /* the reply has a struct msg_pull_record for each key, too */
 };
 
 enum msg_pull_kind {
@@ -333,6 +334,22 @@ struct
 };
 _Static_assert(sizeof(struct msg_pulled) == 48, "pulled");
 
+#define MSG_PULL_PHASES 11u
+
+struct msg_pull_record {               /* PULL with RECORD: msg_pull_record[count] behind msg_pulled[count] */
+    char source[64];                   /* name of the member that sent it; empty: none did */
+    char transport[16];                /* over what; empty: nothing came */
+    uint64_t lease;                    /* the owner's id of the lease under which it was read; 0: none */
+    uint32_t requests;                 /* to other nodes that it took part in */
+    uint32_t stale;                    /* times that it was read again, its lease or slot being over */
+    int64_t phase_ns[MSG_PULL_PHASES]; /* in the order of enum berth_phase */
+};
+_Static_assert(sizeof(struct msg_pull_record) == 184, "pull record");
+_Static_assert(sizeof(struct msg_reply) +
+                       MSG_PULL_KEYS * (sizeof(struct msg_pulled) + sizeof(struct msg_pull_record)) <=
+                   65536,
+               "the largest reply to a PULL is one message");
+
 struct msg_stat {
     uint64_t counter;
     uint64_t region;
@@ -374,5 +391,10 @@ static inline const struct msg_wait_key *msg_wait_next(const uint8_t **at)
 
 /* Most bytes that the reply to this request can take: the node takes a request only when so much room is left. */
 uint32_t msg_reply_max(const struct msg_head *m);
+/* Bytes of the reply to a PULL with these flags, for each of its keys. */
+static inline uint32_t msg_pulled_bytes(uint32_t flags)
+{
+    return (uint32_t)(sizeof(struct msg_pulled) + (flags & MSG_PULL_RECORD ? sizeof(struct msg_pull_record) : 0));
+}
 
 #endif

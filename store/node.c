@@ -199,6 +199,7 @@ int node_create(struct node **out, const struct node_config *config)
         return -ENOMEM;
     }
     n->c = *config;
+    n->c.tombstone_ns = config->tombstone_ns > 0 ? config->tombstone_ns : TOMBSTONE_NS;
     n->policy = policy;
     n->max_headers = config->super->max_headers;
     struct slot_list empty = {SLOT_NONE, SLOT_NONE, 0};
@@ -232,6 +233,7 @@ void node_destroy(struct node *n)
     if (n->evict) {
         n->policy->destroy(n->evict);
     }
+    tombs_free(n);
     work_free(n);
     pending_free(&n->pending);
     leases_free(n);
@@ -328,6 +330,7 @@ static void housekeeping(struct node *n)
     evict_watermark(n);
     waiters_run(n);
     waits_expire(n);
+    tombs_turn(n);
     retire_turn(n);
 }
 
@@ -352,6 +355,12 @@ static void peer_event_of(struct node *n, const struct node_event *ev)
         counter_seen(n, ev->counter);
     } else if (ev->kind == EV_DROP_COPY) {
         evict_copy(n, ev->key, ev->counter, ev->region);
+    } else if (ev->kind == EV_TAKE) {
+        take_event(n, ev);
+    } else if (ev->kind == EV_KNOWN) {
+        tombs_known(n, ev);
+    } else if (ev->kind == EV_NOTE) {
+        note_event(n, ev->meta, ev->counter);
     } else {
         lease_event(n, ev->kind, ev->lease);
     }
@@ -409,6 +418,9 @@ void node_event(struct node *n, const struct node_event *ev, struct node_now now
     case EV_SERVE_BEGIN:
     case EV_SERVE_END:
     case EV_DROP_COPY:
+    case EV_TAKE:
+    case EV_KNOWN:
+    case EV_NOTE:
         peer_event_of(n, ev);
         break;
     }
@@ -454,6 +466,7 @@ int64_t node_timer(const struct node *n)
     if (n->draining && n->drain_at > n->now.mono) {
         t = earlier(t, n->drain_at);
     }
+    t = earlier(t, tombs_timer(n));
     if (n->n_expiries) {
         t = earlier(t, n->now.mono + (n->expiries[0].boot - n->now.boot));
     }

@@ -58,9 +58,10 @@ struct node_config {
     const struct node_namespace *namespaces; /* from the configuration */
     uint32_t n_namespaces;
     struct lease_config lease;
-    bool publish; /* CMD_PUBLISHED wanted */
-    bool first;   /* the region is new: nothing to recover */
-    bool clean;   /* the last node stopped cleanly */
+    bool publish;         /* CMD_PUBLISHED wanted, and removals are kept for it */
+    int64_t tombstone_ns; /* T of PROTOCOLS rule 29: a removal is kept so long after its homes have it; 0: 1 h */
+    bool first;           /* the region is new: nothing to recover */
+    bool clean;           /* the last node stopped cleanly */
 };
 
 struct node_namespace {
@@ -91,6 +92,10 @@ enum node_event_kind {
     EV_SERVE_BEGIN, /* lease: ref[0].id, token: CMD_SERVE follows: the slot is in use from then on .. */
     EV_SERVE_END,   /* lease: token, reset: .. until here, even after the lease's end */
     EV_DROP_COPY,   /* key, version: retires the copy if it still has that version */
+    EV_TAKE,        /* key, counter, removal: if it still has that version of this region, a greater one is given to the
+                       same bytes, or to the removal, once; it is published when that is committed (rule 28) */
+    EV_KNOWN,       /* key, counter, home of homes: that one has acknowledged this removal (rule 29) */
+    EV_NOTE,        /* meta, counter: the value goes into the index with the next commit */
 };
 
 struct node_event {
@@ -106,9 +111,12 @@ struct node_event {
     uint64_t bytes;                   /* PINNED */
     const struct session_row *row;    /* ATTACH of a new session: kept in the index */
     const struct node_limits *limits; /* LIMITS */
-    uint64_t counter;                 /* SEEN, DROP_COPY */
+    uint64_t counter;                 /* SEEN, DROP_COPY, TAKE, KNOWN; NOTE: the value */
     uint64_t region;                  /* DROP_COPY: with counter the version */
-    struct key_ref key;               /* DROP_COPY */
+    struct key_ref key;               /* DROP_COPY, TAKE, KNOWN */
+    bool removal;                     /* TAKE: the key's removal and not its object */
+    uint8_t home, homes;              /* KNOWN: which one, from 0, of how many (8 at most) */
+    enum meta_number meta;            /* NOTE: IN_TOUCH or SETTLED */
     const struct lease_event *lease;  /* LEASE .. SERVE_END */
 };
 
@@ -128,6 +136,8 @@ struct node_publication {
     uint64_t counter, region; /* REMOVED: of the removal */
     uint64_t size, lineage;
     bool replaceable; /* its namespace is */
+    bool fresh;       /* not known to have been with all its homes, so that rule 28's TAKE may be asked for */
+    bool again;       /* its counter was taken already */
 };
 
 #define REVOKE_MAX 64u /* objects of one key that one revoke looks at: itself, and removed ones that are still read */
@@ -241,7 +251,10 @@ enum node_counter {
     NODE_LEASE_RECALLS,
     NODE_LEASE_USES, /* reads that peers reported */
     NODE_SERVES,
-    NODE_COPIES_DROPPED, /* by EV_DROP_COPY */
+    NODE_COPIES_DROPPED,   /* by EV_DROP_COPY */
+    NODE_TAKEN,            /* objects and removals that took a greater counter */
+    NODE_TOMBSTONES_KNOWN, /* removals that all homes have acknowledged */
+    NODE_TOMBSTONES_LOST,  /* removals forgotten before that: there were too many */
     NODE_COUNTERS
 };
 extern const char *const node_counter_names[NODE_COUNTERS]; /* lower_case, for metrics and JSON */
@@ -272,6 +285,8 @@ struct node_status {
     uint64_t objects, sealed_bytes, object_bytes; /* slot bytes, payload bytes */
     uint64_t drafts, draft_bytes, grants;
     uint64_t retired, retired_bytes, held;
+    uint64_t tombstones,
+        tombstones_unknown; /* removals that are kept; those that not all homes have acknowledged in this run */
     uint64_t leases, leased_bytes, leased_idle_bytes, serves; /* slot bytes; idle: kept by idle leases only */
     int64_t closed_ns; /* until slots that an earlier node may have leased are used again, 0 now */
     uint64_t sessions;
@@ -279,6 +294,8 @@ struct node_status {
     uint32_t waiting; /* requests that wait for room */
 };
 void node_status(const struct node *n, struct node_status *out);
+/* The counter NODE_LEASE_USES alone. */
+uint64_t node_lease_uses(const struct node *n);
 
 /* Key, size and owner of a slot for reports; false if it is not READY or RETIRED. The key is copied out. */
 struct node_slot_info {
@@ -301,11 +318,15 @@ const char *node_namespace_numbered(const struct node *n);
 /* Whether a put replaces in this namespace (names_replaceable). */
 bool node_namespace_replaceable(const struct node *n, uint32_t ns);
 
+/* Whether any known namespace is replaceable. */
+bool node_replaces(const struct node *n);
+
 /* The greatest version counter given or seen (rule 28). */
 uint64_t node_seen(const struct node *n);
 
-/* The objects that are here, one a call, in no order that means anything: start with *cursor = 0; false at the end.
- * What comes or goes meanwhile is given or not, and is published as it does. The key lies in buf, of KEY_MAX bytes. */
+/* The objects that are here, then the removals, one a call, in no order that means anything: start with *cursor = 0;
+ * false at the end. What comes or goes meanwhile is given or not, and is published as it does. The key lies in buf, of
+ * KEY_MAX bytes. */
 bool node_objects_next(const struct node *n, uint64_t *cursor, uint8_t *buf, struct node_publication *out);
 
 /* What is READY under this token, in *out as above; false: it is not, or no more. Any token may be asked for. */

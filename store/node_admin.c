@@ -87,12 +87,19 @@ void request_remove(struct node *n, struct session *s, const struct msg_head *m,
         bool same = p->counter == header_of(n, t.member.old)->version && p->region == slot_region(n, t.member.old);
         status = slot_held(n, t.member.old) ? BERTH_EHELD : any || same ? 0 : BERTH_EVERSION;
     }
-    struct effect *e = status ? NULL : target_effect(n, EFFECT_REMOVE, s, m, taken, &t);
+    struct tomb *tomb = status || !n->c.publish ? NULL : tomb_make(t.key, t.member.hash.home, 0);
+    bool whole = tomb || !n->c.publish;
+    struct effect *e = status || !whole ? NULL : target_effect(n, EFFECT_REMOVE, s, m, taken, &t);
     if (status == 0 && !e) {
+        free(tomb);
         status = -ENOMEM;
     }
+    if (status == 0 && tomb) {
+        e->tomb = tomb;
+        e->counter = tomb->counter = counter_next(n);
+        tomb_write(n, tomb); /* before the delete: should a full index take them apart, a start ends the removal */
+    }
     if (status == 0) {
-        e->counter = n->c.publish ? counter_next(n) : 0;
         batch_delete(n->open->batch, t.key);
     }
     finish(n, s, m, taken, status);

@@ -33,6 +33,9 @@
 #define WAITED_MAX 262144u    /* keys of all sessions */
 #define LOST_KEYS 1024u       /* keys whose writers have gone that are remembered */
 #define CONTROL_SESSION 0u    /* no session: the node's own effects */
+#define TOMB_CHAINS 4096u
+#define TOMBS_MAX 16384u /* removals that are kept, and a 32nd of the index's bytes */
+#define TOMBSTONE_NS (INT64_C(3600) * 1000000000)
 
 enum mark {
     MARK_BUSY = 1,    /* named by an uncommitted effect */
@@ -69,6 +72,7 @@ enum effect_kind {
     EFFECT_EVICT,
     EFFECT_NAMESPACE,
     EFFECT_EXPIRE,
+    EFFECT_TAKE,
     EFFECT_NOTHING
 };
 
@@ -79,6 +83,35 @@ struct member {
     uint64_t checksum;
     uint64_t parent;
     bool kept;
+};
+
+/* A removal that is kept (node_tomb.c). */
+struct tomb {
+    struct tomb *chain;       /* of its hash, by serial */
+    struct tomb *next, *prev; /* of the list that it is in */
+    uint64_t serial, hash, counter;
+    int64_t until;              /* boot: its end; 0: not all homes have acknowledged it in this run */
+    const struct work *written; /* the work that carried its row last, of those that end */
+    uint32_t ns;
+    uint16_t key_size;
+    uint8_t heard; /* homes that acknowledged it in this run, a bit each */
+    bool known;    /* all homes did, in this run or an earlier one */
+    bool taken;    /* has its second counter */
+    bool taking;   /* an uncommitted effect gives it one */
+    bool dirty;    /* its row has to be written */
+    uint8_t key[];
+};
+
+struct tomb_list {
+    struct tomb *head, *tail;
+    uint32_t count;
+};
+
+struct tombs {
+    struct tomb *chain[TOMB_CHAINS];
+    struct tomb_list waiting, ending; /* for their homes, by age; by end */
+    uint64_t serial, bytes, max_bytes;
+    uint32_t dirty;
 };
 
 struct effect {
@@ -95,7 +128,8 @@ struct effect {
     uint64_t pend;  /* NAMESPACE: pending key */
     uint32_t ns, flags;
     char name[NAME_MAX_BYTES + 1];
-    int64_t expiry; /* HOLD */
+    int64_t expiry;    /* HOLD */
+    struct tomb *tomb; /* REMOVE: its own until it is committed; TAKE: of the table */
 };
 
 /* What one commit carries: the index's batch, and what to do when it is in. */
@@ -236,6 +270,10 @@ struct node {
     struct names *names;
     uint32_t n_names, names_room;
 
+    struct tombs tombs;
+    uint64_t noted[META_NUMBERS]; /* EV_NOTE */
+    bool has_note[META_NUMBERS];
+
     struct node_command *commands;
     uint32_t n_commands, command_at, commands_room;
     uint32_t told; /* the CMD_PUBLISHED of this event that has room: its place + 1 */
@@ -328,6 +366,7 @@ void work_undo(struct node *n, struct effect *e); /* the newest effect, before a
 void work_turn(struct node *n);
 void work_committed(struct node *n, struct batch *batch, int32_t status);
 uint64_t counter_next(struct node *n);
+void note_event(struct node *n, enum meta_number which, uint64_t value);
 
 /* node_origin.c */
 uint64_t region_of(const struct node *n, uint16_t index);
@@ -345,6 +384,32 @@ void request_seal_origin(struct node *n, struct session *s, const struct msg_hea
 /* node_told.c: what the homes are told; nothing where config.publish is not set */
 void tell_sealed(struct node *n, const struct effect *e, const struct member *m);
 void tell_gone(struct node *n, const struct effect *e, const struct member *m);
+void tell_taken(struct node *n, uint32_t slot);
+void tell_removed(struct node *n, const struct tomb *t);
+struct node_publication *told_add(struct node *n); /* room for one more, which is counted; NULL */
+
+/* node_tomb.c: removals until the homes have them */
+struct tomb *tomb_make(struct key_ref key, uint64_t hash, uint64_t counter); /* the caller's; NULL */
+struct key_ref tomb_key(const struct tomb *t);
+int tomb_write(struct node *n, const struct tomb *t); /* its row, into the open batch: 0, -ENOMEM */
+void tomb_keep(struct node *n, struct tomb *t);       /* committed: it is the table's, in place of an older one */
+/* Whether a removal by this node stands at or above this version. */
+bool tomb_above(struct node *n, struct key_ref key, uint64_t counter, uint64_t region);
+struct tomb *tomb_to_take(struct node *n, struct key_ref key, uint64_t counter); /* NULL: not now, or not any more */
+void tombs_known(struct node *n, const struct node_event *ev);
+void tombs_turn(struct node *n);
+void tombs_failed(struct node *n, const struct work *w);
+int64_t tombs_timer(const struct node *n);
+bool tombs_cursor(uint64_t cursor);
+bool tombs_next(const struct node *n, uint64_t *cursor, uint8_t *buf, struct node_publication *out);
+int tombs_recover(struct node *n); /* 0, -EBADMSG, -EIO, -ENOMEM */
+void tombs_free(struct node *n);
+const char *tombs_check(const struct node *n);
+
+/* node_take.c */
+void take_event(struct node *n, const struct node_event *ev);
+void take_complete(struct node *n, const struct effect *e, const struct member *m);
+void take_failed(struct node *n, const struct effect *e, const struct member *m);
 
 /* node_publish.c: what a commit makes visible */
 void publish(struct node *n, const struct effect *e, const struct member *m, uint32_t count);

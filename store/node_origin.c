@@ -87,6 +87,10 @@ void request_seal_origin(struct node *n, struct session *s, const struct msg_hea
     if (status == 0 && !busy(n, p->token.slot) && !region_take(n, p->token.slot, p->region)) {
         status = BERTH_EQUOTA;
     }
+    uint8_t buf[KEY_MAX];
+    if (status == 0 && tomb_above(n, slot_key(n, p->token.slot, buf), p->counter, p->region)) {
+        status = -ENOENT; /* removed here: a copy that others still have does not bring it back (rule 29) */
+    }
     if (status == 0) {
         header_of(n, p->token.slot)->lineage = p->lineage;
         counter_seen(n, p->counter);

@@ -4,13 +4,14 @@
 static void finish_header(struct node *n, const struct effect *e, const struct member *m, uint64_t group)
 {
     struct slot_header *h = header_of(n, m->slot);
-    h->version = e->counter;
+    __atomic_store_n(&h->version, e->counter, __ATOMIC_RELAXED);
     h->checksum = m->checksum;
     atomic_store_explicit(&h->group, group, memory_order_relaxed);
     uint8_t flags = atomic_load_explicit(&h->flags, memory_order_relaxed) & SLOT_TAIL;
     if (m->old != SLOT_NONE && slot_held(n, m->old)) {
         flags |= SLOT_HELD;
     }
+    flags |= e->n - e->kept > 1 ? SLOT_GROUPED : 0;
     atomic_store_explicit(&h->flags, flags, memory_order_relaxed);
 }
 

@@ -108,6 +108,13 @@ static bool record_fits(struct node *n, struct key_ref key, const struct record 
     return has.size == key.size && has.ns == key.ns && memcmp(has.data, key.data, key.size) == 0;
 }
 
+static void fit_flags(struct slot_header *h, const struct record *r)
+{
+    uint8_t flags = atomic_load_explicit(&h->flags, memory_order_relaxed) & SLOT_TAIL;
+    flags |= (uint8_t)((r->n_holds ? SLOT_HELD : 0) | (r->grouped ? SLOT_GROUPED : 0));
+    atomic_store_explicit(&h->flags, flags, memory_order_relaxed);
+}
+
 static void fit_header(struct node *n, const struct record *r)
 {
     struct slot_header *h = header_of(n, r->slot);
@@ -116,8 +123,18 @@ static void fit_header(struct node *n, const struct record *r)
     h->lineage = r->lineage;
     h->size = r->size;
     h->region = r->region;
-    uint8_t flags = atomic_load_explicit(&h->flags, memory_order_relaxed) & SLOT_TAIL;
-    atomic_store_explicit(&h->flags, flags | (r->n_holds ? SLOT_HELD : 0), memory_order_relaxed);
+    fit_flags(h, r);
+}
+
+/* Clients may be reading it: only what may change under them does. The version is another where the node went between
+ * the commit that gave it a greater counter and the header (node_take.c). */
+static void fit_ready_header(struct node *n, const struct record *r)
+{
+    struct slot_header *h = header_of(n, r->slot);
+    fit_flags(h, r);
+    if (h->version < r->counter && h->region == 0 && r->region == 0) {
+        __atomic_store_n(&h->version, r->counter, __ATOMIC_RELAXED);
+    }
 }
 
 static void find_expiries(struct node *n, const struct record *r)
@@ -145,7 +162,7 @@ static int each_record(void *arg, struct key_ref key, const struct record *r)
 {
     struct recovery *rec = arg;
     struct node *n = rec->n;
-    if (!r || !r->ready || !record_fits(n, key, r)) {
+    if (!r || !r->ready || !record_fits(n, key, r) || tomb_above(n, key, r->counter, region_of(n, r->region))) {
         drop_record(rec, key);
         return 0;
     }
@@ -154,8 +171,7 @@ static int each_record(void *arg, struct key_ref key, const struct record *r)
     bool ready = word_state(slot_load(h)) == SLOT_READY;
     bool linked = atomic_load_explicit(&h->group, memory_order_relaxed) != 0;
     if (ready) {
-        uint8_t flags = atomic_load_explicit(&h->flags, memory_order_relaxed) & SLOT_TAIL;
-        atomic_store_explicit(&h->flags, flags | (r->n_holds ? SLOT_HELD : 0), memory_order_relaxed);
+        fit_ready_header(n, r);
     } else {
         fit_header(n, r);
     }
@@ -370,6 +386,7 @@ int recover(struct node *n)
     struct recovery rec = {.n = n};
     int e = n->c.index->namespaces(n->c.ix, each_name, n);
     n->counter = n->c.index->meta(n->c.ix, META_COUNTER);
+    e = e < 0 ? e : tombs_recover(n);
     if (!n->c.first && e >= 0) {
         uint32_t dropped = slabs_recover(n->slabs);
         if (dropped) {

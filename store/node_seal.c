@@ -123,6 +123,7 @@ static int32_t write_record(struct node *n, const struct effect *e, const struct
     struct key_ref key = slot_key(n, m->slot, buf);
     struct record r, old;
     record_of_slot(n, m->slot, e->counter, m->checksum, &r);
+    r.grouped = e->n - e->kept > 1;
     if (m->old != SLOT_NONE && slot_held(n, m->old) &&
         n->c.index->get(n->c.ix, key, &old) == 0) { /* holds are of the key, and go with it (rule 17) */
         r.n_holds = old.n_holds;

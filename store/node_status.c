@@ -54,6 +54,9 @@ const char *const node_counter_names[NODE_COUNTERS] = {
     [NODE_LEASE_USES] = "lease_uses",
     [NODE_SERVES] = "serves",
     [NODE_COPIES_DROPPED] = "copies_dropped",
+    [NODE_TAKEN] = "versions_taken",
+    [NODE_TOMBSTONES_KNOWN] = "tombstones_known",
+    [NODE_TOMBSTONES_LOST] = "tombstones_lost",
 };
 
 const char *const node_phase_names[PHASES] = {"queue", "space", "decide", "batch", "commit", "publish", "total"};
@@ -74,6 +77,8 @@ void node_status(const struct node *n, struct node_status *out)
     out->retired = n->fresh.count + (uint64_t)n->waiting.count + n->leased.count;
     out->retired_bytes = n->retired_bytes;
     out->held = n->held;
+    out->tombstones = (uint64_t)n->tombs.ending.count + n->tombs.waiting.count;
+    out->tombstones_unknown = n->tombs.waiting.count;
     out->leases = n->lease.count;
     out->leased_bytes = n->lease.bytes;
     out->leased_idle_bytes = n->lease.idle_bytes + n->lease.asked_bytes;
@@ -85,4 +90,9 @@ void node_status(const struct node *n, struct node_status *out)
     out->high_bytes = n->c.high_bytes;
     out->low_bytes = n->c.low_bytes;
     out->waiting = n->n_waiters;
+}
+
+uint64_t node_lease_uses(const struct node *n)
+{
+    return n->counters[NODE_LEASE_USES];
 }

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-static struct node_publication *told(struct node *n)
+struct node_publication *told_add(struct node *n)
 {
     struct node_command *last = n->told ? &n->commands[n->told - 1] : NULL;
     if (!last || last->n_published == PUBLISH_MAX) {
@@ -15,7 +15,7 @@ static struct node_publication *told(struct node *n)
         last->published = p;
         n->told = n->n_commands;
     }
-    return (struct node_publication *)&last->published[last->n_published]; /* from the arena: ours to write */
+    return (struct node_publication *)&last->published[last->n_published++]; /* from the arena: ours to write */
 }
 
 static void describe(const struct node *n, uint32_t slot, uint8_t *buf, struct node_publication *out)
@@ -38,12 +38,20 @@ static void describe(const struct node *n, uint32_t slot, uint8_t *buf, struct n
 static struct node_publication *tell(struct node *n, uint32_t slot)
 {
     uint8_t *buf = arena_take(n, header_of(n, slot)->key_size > KEY_INLINE ? KEY_MAX : KEY_INLINE);
-    struct node_publication *p = buf ? told(n) : NULL;
+    struct node_publication *p = buf ? told_add(n) : NULL;
     if (p) {
         describe(n, slot, buf, p);
-        n->commands[n->told - 1].n_published++;
+        p->fresh = p->region == n->c.super->region_id; /* what came from elsewhere was published by its owner */
     }
     return p;
+}
+
+void tell_taken(struct node *n, uint32_t slot)
+{
+    struct node_publication *p = n->c.publish ? tell(n, slot) : NULL;
+    if (p) {
+        p->again = true;
+    }
 }
 
 void tell_sealed(struct node *n, const struct effect *e, const struct member *m)
@@ -61,10 +69,12 @@ void tell_gone(struct node *n, const struct effect *e, const struct member *m)
         struct node_publication *p = tell(n, m[i].old);
         if (p && e->kind == EFFECT_EVICT) {
             p->kind = PUBLISH_GONE;
+            p->fresh = false;
         } else if (p) {
             p->kind = PUBLISH_REMOVED;
             p->counter = e->counter;
             p->region = n->c.super->region_id;
+            p->fresh = true;
         }
     }
 }
@@ -81,9 +91,19 @@ bool node_object(const struct node *n, const struct msg_token *t, uint8_t *buf, 
 
 bool node_objects_next(const struct node *n, uint64_t *cursor, uint8_t *buf, struct node_publication *out)
 {
-    for (uint32_t slot; (slot = slabs_next(n->slabs, cursor)) != SLOT_NONE;) {
+    for (uint32_t slot; !tombs_cursor(*cursor) && (slot = slabs_next(n->slabs, cursor)) != SLOT_NONE;) {
         if (word_state(slot_load(header_of(n, slot))) == SLOT_READY) {
             describe(n, slot, buf, out);
+            return true;
+        }
+    }
+    return tombs_next(n, cursor, buf, out);
+}
+
+bool node_replaces(const struct node *n)
+{
+    for (uint32_t i = 0; i < n->n_names; i++) {
+        if (n->names[i].flags & NAMESPACE_REPLACEABLE) {
             return true;
         }
     }

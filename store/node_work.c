@@ -212,6 +212,9 @@ static void complete(struct node *n, const struct effect *e, const struct member
     case EFFECT_REMOVE:
         tell_gone(n, e, m);
         unpublish(n, m);
+        if (e->tomb) {
+            tomb_keep(n, e->tomb);
+        }
         n->counters[NODE_REMOVED]++;
         reply_add(n, e->session, &e->head, 0, 0);
         break;
@@ -229,6 +232,9 @@ static void complete(struct node *n, const struct effect *e, const struct member
     case EFFECT_DROP:
     case EFFECT_EXPIRE:
         complete_hold(n, e, m);
+        break;
+    case EFFECT_TAKE:
+        take_complete(n, e, m);
         break;
     case EFFECT_NAMESPACE: {
         names_add(n, e->name, e->ns, e->flags);
@@ -249,10 +255,15 @@ static void send_again(struct node *n, const struct effect *e, const struct memb
 {
     struct effect *again = effect_add(n, e->kind, e->session, &e->head, e->taken);
     if (!again) {
+        free(e->tomb);
         return;
     }
     again->connection = e->connection;
     again->counter = e->counter;
+    again->tomb = e->tomb;
+    if (e->tomb) {
+        tomb_write(n, e->tomb);
+    }
     for (uint32_t i = 0; i < e->n; i++) {
         uint8_t buf[KEY_MAX];
         if (member_add(n, again, &m[i])) {
@@ -305,6 +316,9 @@ static void fail(struct node *n, const struct effect *e, const struct member *m,
             refuse(n, e->session, &e->head, status);
         }
         break;
+    case EFFECT_TAKE:
+        take_failed(n, e, m);
+        break;
     case EFFECT_NAMESPACE:
         pending_drop(&n->pending, e->pend);
         refuse(n, e->session, &e->head, status);
@@ -345,6 +359,24 @@ static void write_rows_again(struct node *n)
     }
 }
 
+static void write_notes(struct node *n)
+{
+    for (unsigned i = 0; i < META_NUMBERS; i++) {
+        if (n->has_note[i]) {
+            batch_meta(n->open->batch, (enum meta_number)i, n->noted[i]);
+        }
+    }
+}
+
+void note_event(struct node *n, enum meta_number which, uint64_t value)
+{
+    if ((which == META_IN_TOUCH || which == META_SETTLED) && !n->stopping) {
+        n->noted[which] = value;
+        n->has_note[which] = true;
+        batch_meta(n->open->batch, which, value);
+    }
+}
+
 void work_committed(struct node *n, struct batch *batch, int32_t status)
 {
     struct work *w = n->flying;
@@ -357,6 +389,8 @@ void work_committed(struct node *n, struct batch *batch, int32_t status)
     if (status) {
         n->counters[NODE_COMMIT_FAILED]++;
         n->counter_kept = 0; /* its META may have been in there */
+        tombs_failed(n, w);
+        write_notes(n);
         if (status == -ENOSPC && w->puts) {
             write_rows_again(n);
         }

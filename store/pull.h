@@ -8,6 +8,8 @@
 
 /* The flags of a read that concern its pull alone. */
 #define PULL_READ_FLAGS ((unsigned)(BERTH_PEERS | BERTH_FRESH))
+/* Among the flags of pull_build and pull_build_into: the reply is to have records. Public calls refuse it. */
+#define PULL_WANT_RECORD (1u << 31)
 
 /* A PULL for keys[index[0]], keys[index[1]] .., or keys[0].. where index is NULL: at most n of them, MSG_PULL_KEYS, and
  * as many as one message has room for; *taken says how many. flags: of the read. NULL: no memory. */
@@ -36,17 +38,23 @@ struct call *pull_build_into(struct berth *b, const struct berth_key *key, const
                              const struct pull_place *place, unsigned flags, int64_t deadline);
 static inline bool pull_direct(const struct berth *b)
 {
-    return b->server != NULL;
+    return b->server != NULL || b->remote != NULL;
 }
 
 /* What the reply to a PULL of n keys says of each, in out[n]. 0 or a negative error for all of them. */
 int pull_outcome(int status, const struct msg_reply *r, uint32_t bytes, uint32_t n, struct msg_pulled *out);
+/* The records of a reply that pull_outcome took, in out[n]; those of a node that sends none stay empty but for what
+ * msg_pulled has. */
+void pull_records(const struct msg_reply *r, uint32_t bytes, uint32_t n, struct berth_record *out);
+/* The record of what was here, without any pull. */
+void pull_record_local(struct berth_record *out);
 
 /* A pull and the wait for it; pulled is of MSG_PULL_KEYS. 0, or a negative error, which is not recorded. */
 int pull_keys(struct berth *b, const struct berth_key *keys, const uint32_t *index, uint32_t n, unsigned flags,
               bool prefix, int64_t deadline, struct msg_pulled *pulled, uint32_t *taken);
 
-/* Until one key is here, or why not. With BERTH_WAIT until the deadline, however it comes: by a put here, too. */
+/* Until one key is here: 0: it was pulled, BERTH_KEPT: it came otherwise; or why not. With BERTH_WAIT until the
+ * deadline, however it comes: by a put here, too. */
 int pull_key(struct berth *b, const struct berth_key *key, unsigned flags, int64_t deadline);
 
 /* After a miss with BERTH_WAIT: some time passes, the more the greater turn is, or it is put here. 0: look again, at

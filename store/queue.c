@@ -96,7 +96,7 @@ static void disarm(struct berth_queue *q)
 
 int berth_queue_fd(struct berth_queue *q)
 {
-    if (!q || client_check(q->b)) {
+    if (!q || client_check_any(q->b)) {
         return -EINVAL;
     }
     pthread_mutex_lock(&q->b->lock);
@@ -124,7 +124,7 @@ static int make_fds(struct berth_queue *q)
 
 int berth_queue_open(struct berth *b, unsigned depth, struct berth_queue **out)
 {
-    int rc = client_check(b);
+    int rc = client_check_any(b);
     if (rc) {
         return rc;
     }

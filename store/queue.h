@@ -41,6 +41,8 @@ static inline bool queue_at_once(const struct berth_op *op)
            op->opcode == BERTH_OP_GET_RANGE || op->opcode == BERTH_OP_PULL || op->opcode == BERTH_OP_CANCEL;
 }
 void queue_run(struct berth_queue *q, struct berth_op *op);
+/* 0, or what is wrong with the operation's arguments: queue_check.c. */
+int queue_check(const struct berth_queue *q, const struct berth_op *op);
 /* Under the lock: asks the node to end every pull of this queue; each still completes. */
 void queue_cancel_pulls(struct berth_queue *q);
 /* Under the lock: the operation has its result. */

@@ -1,6 +1,7 @@
 /* queue_check.c: what an operation's arguments say is wrong with them, before it is begun. */
 #include "store/pull.h"
 #include "store/queue.h"
+#include "store/remote.h"
 
 #include <errno.h>
 
@@ -25,6 +26,9 @@ static int check_pull(struct berth *b, const struct berth_op *op)
 int queue_check(const struct berth_queue *q, const struct berth_op *op)
 {
     struct berth *b = q->b;
+    if (client_life(b) == LIFE_REMOTE) {
+        return remote_check_op(b, op);
+    }
     int rc = client_check(b);
     if (rc) {
         return rc;

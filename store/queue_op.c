@@ -3,6 +3,7 @@
 #include "store/pull.h"
 #include "store/queue.h"
 #include "store/read.h"
+#include "store/remote.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -126,8 +127,8 @@ static int64_t op_deadline(const struct berth_op *op)
     return op->deadline ? op->deadline : build_deadline(op->put);
 }
 
-/* Under the lock: what the WAIT of this operation says, or its error. */
-static void fly_wait(struct berth_queue *q, struct berth_op *op, uint32_t flags, int64_t deadline, call_done *done)
+/* Under the lock: what the WAIT of this operation says. 0, or an error: then it does not wait. */
+static int fly_wait(struct berth_queue *q, struct berth_op *op, uint32_t flags, int64_t deadline, call_done *done)
 {
     uint32_t taken;
     struct call *c = await_build(q->b, &op->key, NULL, 1, flags, deadline, &taken);
@@ -138,9 +139,7 @@ static void fly_wait(struct berth_queue *q, struct berth_op *op, uint32_t flags,
         c->done = done;
         rc = call_submit(q->b, c);
     }
-    if (rc) {
-        queue_complete(q, op, rc);
-    }
+    return rc;
 }
 
 /* The other writer's outcome: the key is there, or this one's turn has come, or another's. */
@@ -166,7 +165,19 @@ static void joined(struct berth *b, struct call *c, int status, const struct msg
 
 static void join(struct berth_queue *q, struct berth_op *op)
 {
-    fly_wait(q, op, MSG_WAIT_WRITTEN, op_deadline(op), joined);
+    int rc = fly_wait(q, op, MSG_WAIT_WRITTEN, op_deadline(op), joined);
+    if (rc) {
+        queue_complete(q, op, rc);
+    }
+}
+
+/* A read that looked in vain, and that nothing came for. Under the lock. */
+static void read_missed(struct berth_queue *q, struct berth_op *op, long result)
+{
+    if (!q->b->remote) { /* which has no pool, and counts nothing */
+        read_count_missed(q->b, thread_self());
+    }
+    queue_complete(q, op, result);
 }
 
 static void waited(struct berth *b, struct call *c, int status, const struct msg_reply *r, uint32_t bytes)
@@ -176,7 +187,7 @@ static void waited(struct berth *b, struct call *c, int status, const struct msg
     uint8_t state;
     int rc = await_states(status, r, bytes, 1, &state);
     if (rc) {
-        queue_complete(q, op, rc);
+        read_missed(q, op, rc);
         return;
     }
     op->reserved[1] = state; /* what a look that misses once more means */
@@ -308,6 +319,10 @@ static enum begun begin_create(struct berth_queue *q, struct berth_op *op)
 
 /* ---- pulls ---- */
 
+/* In reserved[3] of a read. */
+#define BROUGHT 1u   /* a pull brought it into the pool */
+#define INTO_POOL 2u /* the caller's memory can't be pulled into: into the pool next time */
+
 static struct pull_out out_of(const struct berth_op *op)
 {
     if (op->opcode == BERTH_OP_GET_RANGE) {
@@ -323,29 +338,50 @@ static void pulled(struct berth *b, struct call *c, int status, const struct msg
     struct msg_pulled p = {0};
     bool into = ((const struct msg_pull *)c->message)->kind != MSG_PULL_REPLICA;
     int rc = pull_outcome(status, r, bytes, 1, &p);
+    if (rc == 0 && op->record) {
+        pull_records(r, bytes, 1, op->record);
+    }
     rc = rc ? rc : p.status;
+    if (b->remote) {
+        queue_complete(q, op, rc < 0 ? rc : remote_result(op, &p));
+        return;
+    }
     struct pull_out o = out_of(op);
     long result = into ? pull_into_result(&o, rc, &p) : rc < 0 ? rc : PULL_IS_HERE;
-    if (result > PULL_IS_HERE) {
+    if (result >= 0) {
+        read_count_pulled(b, thread_self(), (uint64_t)result);
         queue_complete(q, op, result);
         return;
     }
+    if (result > PULL_IS_HERE) {
+        read_missed(q, op, result);
+        return;
+    }
     op->reserved[2]++;
-    op->reserved[3] |= result == PULL_NOT_SO; /* into the pool next time */
+    op->reserved[3] =
+        (op->reserved[3] & INTO_POOL) | (!into && rc == 0 ? BROUGHT : 0) | (result == PULL_NOT_SO ? INTO_POOL : 0);
     op_append(&q->again, op);
     queue_wake(q);
     calls_wake(b, q);
 }
 
+static unsigned pull_flags(const struct berth_op *op)
+{
+    return op->flags | (op->record ? PULL_WANT_RECORD : 0);
+}
+
 static struct call *build_read_pull(struct berth_queue *q, struct berth_op *op)
 {
     uint32_t taken;
+    if (q->b->remote) {
+        return remote_build_read(q->b, op);
+    }
     struct pull_place place;
     struct pull_out o = out_of(op);
-    if (op->opcode != BERTH_OP_GET && !op->reserved[3] && pull_out_place(q->b, &o, &place)) {
-        return pull_build_into(q->b, &op->key, &o, &place, op->flags, op->deadline);
+    if (op->opcode != BERTH_OP_GET && !(op->reserved[3] & INTO_POOL) && pull_out_place(q->b, &o, &place)) {
+        return pull_build_into(q->b, &op->key, &o, &place, pull_flags(op), op->deadline);
     }
-    return pull_build(q->b, &op->key, NULL, 1, op->flags, false, op->deadline, &taken);
+    return pull_build(q->b, &op->key, NULL, 1, pull_flags(op), false, op->deadline, &taken);
 }
 
 static enum begun fly_pull(struct berth_queue *q, struct berth_op *op)
@@ -360,7 +396,7 @@ static enum begun fly_pull(struct berth_queue *q, struct berth_op *op)
         rc = call_submit(q->b, c);
     }
     if (rc) {
-        queue_complete(q, op, rc);
+        read_missed(q, op, rc);
     }
     pthread_mutex_unlock(&q->b->lock);
     return rc ? BEGUN_DONE : BEGUN_FLIES;
@@ -374,13 +410,16 @@ static void brought(struct berth *b, struct call *c, int status, const struct ms
     uint32_t n = ((const struct msg_pull *)c->message)->count;
     int rc = pull_outcome(status, r, bytes, n, p);
     (void)b;
+    if (rc == 0 && op->record) {
+        pull_records(r, bytes, n, op->record);
+    }
     queue_complete(c->queue, op, rc ? rc : op->n ? r->status : p[0].status);
 }
 
 static enum begun begin_pull(struct berth_queue *q, struct berth_op *op)
 {
     uint32_t n = op->n ? (uint32_t)op->n : 1, taken = 0;
-    struct call *c = pull_build(q->b, op->n ? op->data : &op->key, NULL, n, op->flags, false,
+    struct call *c = pull_build(q->b, op->n ? op->data : &op->key, NULL, n, pull_flags(op), false,
                                 op->deadline ? op->deadline : BERTH_FOREVER, &taken);
     if (!c || taken < n) {
         free(c);
@@ -437,42 +476,94 @@ static enum begun begin_cancel(struct berth_queue *q, struct berth_op *op)
 
 /* ---- reads ---- */
 
-static long read_now(struct berth_queue *q, struct berth_op *op, unsigned flags)
+/* What asks nobody but this node's pool is an ordinary get. */
+static long read_plainly(struct berth_queue *q, struct berth_op *op)
 {
     if (op->opcode == BERTH_OP_GET) {
-        return berth_get(q->b, op->key, op->view, flags, op->deadline);
+        return berth_get(q->b, op->key, op->view, op->flags, op->deadline);
     }
     if (op->opcode == BERTH_OP_GET_RANGE) {
-        return berth_get_range(q->b, op->key, op->ranges, op->n, flags, op->deadline);
+        return berth_get_range(q->b, op->key, op->ranges, op->n, op->flags, op->deadline);
     }
-    return berth_get_into(q->b, op->key, op->data, op->size, flags, op->deadline);
+    return berth_get_into(q->b, op->key, op->data, op->size, op->flags, op->deadline);
+}
+
+/* A look, before what is not here is asked for or waited for, and after. */
+static long read_now(struct berth_queue *q, struct berth_op *op, unsigned flags)
+{
+    unsigned count = READ_LOOK | (op->reserved[3] & BROUGHT ? READ_PULLED : 0);
+    if (op->opcode == BERTH_OP_GET) {
+        return read_get(q->b, &op->key, op->view, flags, count, op->deadline);
+    }
+    if (op->opcode == BERTH_OP_GET_RANGE) {
+        return read_range(q->b, &op->key, op->ranges, op->n, flags, count, op->deadline);
+    }
+    return read_into(q->b, &op->key, op->data, op->size, flags, count, op->deadline);
+}
+
+/* It has been read here: the record of a pull that brought it stands already. */
+static enum begun read_done(struct berth_queue *q, struct berth_op *op, long rc)
+{
+    if (rc >= 0 && op->record) {
+        if (!op->reserved[2]) {
+            pull_record_local(op->record);
+        }
+        op->record->copied_out = op->opcode == BERTH_OP_GET ? 0 : (uint64_t)rc;
+    }
+    return done_with(q, op, rc);
+}
+
+static enum begun gone_with(struct berth_queue *q, struct berth_op *op, long rc)
+{
+    pthread_mutex_lock(&q->b->lock);
+    read_missed(q, op, rc);
+    pthread_mutex_unlock(&q->b->lock);
+    return BEGUN_DONE;
+}
+
+static enum begun begin_wait(struct berth_queue *q, struct berth_op *op)
+{
+    uint8_t state = (uint8_t)op->reserved[1];
+    bool lost = state == WAIT_ABORTED || state == WAIT_DIED;
+    if (op->deadline == BERTH_NOW) {
+        return gone_with(q, op, -ENOENT);
+    }
+    if (lost || await_over(op->deadline)) {
+        return gone_with(q, op, lost ? await_error(state) : -ETIMEDOUT);
+    }
+    pthread_mutex_lock(&q->b->lock);
+    int rc = fly_wait(q, op, 0, op->deadline, waited);
+    if (rc) {
+        read_missed(q, op, rc);
+    }
+    pthread_mutex_unlock(&q->b->lock);
+    return rc ? BEGUN_DONE : BEGUN_FLIES;
 }
 
 /* A read that waits looks, leaves it to the node to say when to look again, and comes back through `again`. */
 static enum begun begin_read(struct berth_queue *q, struct berth_op *op)
 {
+    if (q->b->remote) {
+        bool late = op->deadline == BERTH_NOW || await_over(op->deadline);
+        return late ? done_with(q, op, -ETIMEDOUT) : fly_pull(q, op);
+    }
     unsigned flags = op->flags & ~(unsigned)BERTH_WAIT & ~PULL_READ_FLAGS;
+    if (flags == op->flags) {
+        return read_done(q, op, read_plainly(q, op));
+    }
     bool fresh = (op->flags & PULL_READ_FLAGS) == PULL_READ_FLAGS && !op->reserved[2];
     long rc = fresh ? -ENOENT : read_now(q, op, flags);
-    if (rc == -ENOENT && (op->flags & BERTH_PEERS)) {
-        bool over = op->deadline == BERTH_NOW || await_over(op->deadline);
-        if (over || op->reserved[2] >= PULL_TRIES) {
-            return done_with(q, op, over ? -ETIMEDOUT : BERTH_ENOTNOW);
-        }
-        return fly_pull(q, op);
+    if (rc != -ENOENT) {
+        return read_done(q, op, rc);
     }
-    if (rc != -ENOENT || flags == op->flags || op->deadline == BERTH_NOW) {
-        return done_with(q, op, rc);
+    if (!(op->flags & BERTH_PEERS)) {
+        return begin_wait(q, op);
     }
-    uint8_t state = (uint8_t)op->reserved[1];
-    bool lost = state == WAIT_ABORTED || state == WAIT_DIED;
-    if (lost || await_over(op->deadline)) {
-        return done_with(q, op, lost ? await_error(state) : -ETIMEDOUT);
+    bool over = op->deadline == BERTH_NOW || await_over(op->deadline);
+    if (over || op->reserved[2] >= PULL_TRIES) {
+        return gone_with(q, op, over ? -ETIMEDOUT : BERTH_ENOTNOW);
     }
-    pthread_mutex_lock(&q->b->lock);
-    fly_wait(q, op, 0, op->deadline, waited);
-    pthread_mutex_unlock(&q->b->lock);
-    return BEGUN_FLIES;
+    return fly_pull(q, op);
 }
 
 static enum begun begin(struct berth_queue *q, struct berth_op *op)

@@ -8,6 +8,10 @@
 
 #define READ_BATCH 32u /* keys whose cache misses overlap */
 
+/* Among the flags of functions here, never of public calls. Each get counts once: as a hit, as pulled, or as a miss. */
+#define READ_LOOK (1u << 30)   /* that it is not here is no miss yet: the caller asks further, and counts */
+#define READ_PULLED (1u << 29) /* a pull brought it: what is found counts as pulled */
+
 /* After a first walk that did not end in a pin: again, bounded, then by asking the node. 0 or a negative error,
  * recorded for nothing but a missing node. */
 int read_pin_slowly(struct berth *b, struct client_thread *t, const struct wanted *w, int64_t deadline,
@@ -30,6 +34,35 @@ int read_check_get(struct berth *b, const struct berth_key *key, const void *out
 /* Pins and accepts one key, waiting for it where flags say so, counted and touched: 0, or the error recorded. */
 int read_pin(struct berth *b, struct client_thread *t, const struct berth_key *key, unsigned flags, int64_t deadline,
              struct found *f);
+
+/* The reads of a queue's operation, arguments checked, for flags that never ask peers nor wait; count: READ_LOOK,
+ * READ_PULLED or 0. As the public calls return. */
+int read_get(struct berth *b, const struct berth_key *key, struct berth_view *view, unsigned flags, unsigned count,
+             int64_t deadline);
+long read_into(struct berth *b, const struct berth_key *key, void *buffer, size_t size, unsigned flags, unsigned count,
+               int64_t deadline);
+long read_range(struct berth *b, const struct berth_key *key, const struct berth_range *ranges, size_t n,
+                unsigned flags, unsigned count, int64_t deadline);
+/* A get that READ_LOOK left uncounted, and that got its bytes by a pull without the pool, or nothing. */
+static inline void read_count_pulled(struct berth *b, struct client_thread *t, uint64_t bytes)
+{
+    stat_add(b, t, LANE_PULLED, 1);
+    stat_add(b, t, LANE_PULLED_BYTES, bytes);
+}
+static inline void read_count_missed(struct berth *b, struct client_thread *t)
+{
+    stat_add(b, t, LANE_MISSES, 1);
+}
+
+/* What pulls brought of a batch. Where a call looks again and again, it may be more than what it ends with. */
+struct read_brought {
+    size_t n;
+    uint64_t bytes;
+};
+/* Tells the node that v[0 .. n) are used; counts `found` of them, as pulled where they are in *got. */
+void read_touch_views(struct berth *b, struct client_thread *t, const struct berth_view *v, size_t n);
+void read_count_views(struct berth *b, struct client_thread *t, const struct berth_view *v, size_t found, size_t n,
+                      const struct read_brought *got);
 
 /* A set of segments. */
 struct read_segments {
@@ -83,7 +116,7 @@ static inline uint64_t read_region(const struct berth *b, uint16_t index)
 /* The reserved fields stay as they are: every store between two pins costs, since the exchange drains them all. */
 static inline void read_view(const struct berth *b, const struct slot_header *h, struct found f, struct berth_view *v)
 {
-    uint64_t counter = h->version, region = b->region_id;
+    uint64_t counter = __atomic_load_n(&h->version, __ATOMIC_RELAXED), region = b->region_id;
     uint32_t size = h->size;
     if (__builtin_expect(h->region != 0, 0)) {
         region = read_region(b, h->region);

@@ -139,7 +139,7 @@ static void hang_up(struct berth *b)
     if (e->state != CALLS_UP) {
         return;
     }
-    if (b->server) { /* an embedded node does not come back */
+    if (b->server || b->remote) { /* what ends in this process does not come back */
         calls_end(b, BERTH_ENODE);
         return;
     }

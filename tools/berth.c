@@ -24,6 +24,10 @@ static const struct cli_option no_options[] = {{0}};
              "buffer, and no copy is kept; a block that nobody has is put where the request is. With --kill a "     \
              "request that a killed node had is not counted, and while it is away its turns are the others'."
 
+#define TOP_NOTES                                                                                            \
+    "Each view is the difference of two reads of `berth status`. On a terminal it is drawn anew until q or " \
+    "Ctrl-C; elsewhere each is a block of lines. --json prints one document for each, a line each."
+
 const struct cli_command cli_commands[] = {
     {"put", "KEY [FILE|-]", "put an object from a file or a pipe", put_options, cmd_put, NULL, NULL},
     {"get", "KEY", "write an object to stdout or a file", get_options, cmd_get, NULL, NULL},
@@ -35,6 +39,8 @@ const struct cli_command cli_commands[] = {
     {"drop", "KEY..", "drop holds", drop_options, cmd_drop, NULL, NULL},
     {"pins", "[KEY]", "show who pins, holds and leases what", pins_options, cmd_pins, NULL, NULL},
     {"status", "", "show pool, index, sessions and times on one screen", status_options, cmd_status, NULL, NULL},
+    {"top", "", "watch operations, phases, bytes by source, leases and errors per second", top_options, cmd_top,
+     TOP_NOTES, NULL},
     {"check", "", "compare index, slots and lookup", check_options, cmd_check, NULL, NULL},
     {"bench", "CASE..", "measure", bench_options, cmd_bench, BENCH_NOTES, bench_choice},
     {"replay", "[TRACE]", "replay a trace and verify every byte", replay_options, cmd_replay, REPLAY_NOTES, NULL},

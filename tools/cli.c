@@ -14,7 +14,7 @@
 struct cli cli = {.ns = "", .command = "berth"};
 
 const struct cli_option common_options[] = {
-    {"node", 'n', "URL", "the node, unix:PATH or embedded:; else $BERTH_NODE, else the default socket"},
+    {"node", 'n', "URL", "unix:PATH, tcp://HOST:PORT or embedded:; else $BERTH_NODE, else the default socket"},
     {"namespace", 'N', "NAME", "the keys' namespace"},
     {"timeout", 't', "DURATION", "how long to wait for the node, as 500ms, 1s, 5m; default 30s"},
     {"json", 0, NULL, "one JSON document on stdout"},

@@ -72,13 +72,14 @@ int cmd_hold(int argc, char **argv);
 int cmd_drop(int argc, char **argv);
 int cmd_pins(int argc, char **argv);
 int cmd_status(int argc, char **argv);
+int cmd_top(int argc, char **argv);
 int cmd_check(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
 bool bench_choice(unsigned i, const char **name, const char **doc);
 int cmd_replay(int argc, char **argv);
 extern const struct cli_option put_options[], get_options[], exists_options[], ls_options[], stat_options[],
-    rm_options[], hold_options[], drop_options[], pins_options[], status_options[], check_options[], bench_options[],
-    replay_options[];
+    rm_options[], hold_options[], drop_options[], pins_options[], status_options[], top_options[], check_options[],
+    bench_options[], replay_options[];
 
 /* ---- options ---- */
 

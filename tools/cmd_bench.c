@@ -7,15 +7,21 @@
 #include "tools/bench/bench.h"
 
 const struct bench_case bench_cases[] = {
-    {"local-get", "get and release, against the same read without its pin", bench_local_get, 4096, 10000, 1, true},
-    {"local-get-batch", "get_many and release, a key", bench_local_get_batch, 4096, 1000000, 32, true},
-    {"exists", "exists of many, a key", bench_exists, 4096, 1000000, 128, true},
-    {"prefix", "a prefix pinned and released, a call", bench_prefix, 4096, 1000000, 256, true},
-    {"put", "put from a cold source", bench_put, 2 << 20, 0, 1, false},
-    {"put-batch", "small puts through a queue", bench_put_batch, 4096, 100000, 64, false},
-    {"put-group", "create, fill and seal in groups of depth", bench_put_group, 65536, 0, 32, false},
-    {"idle", "what a node costs that nobody asks", bench_idle, 4096, 10000, 1, false},
-    {"overhead", "what counters and samples cost a get", bench_overhead, 4096, 1000000, 1, false},
+    {"local-get", "get and release, against the same read without its pin", bench_local_get, 4096, 10000, 1, true,
+     false},
+    {"local-get-batch", "get_many and release, a key", bench_local_get_batch, 4096, 1000000, 32, true, false},
+    {"exists", "exists of many, a key", bench_exists, 4096, 1000000, 128, true, false},
+    {"prefix", "a prefix pinned and released, a call", bench_prefix, 4096, 1000000, 256, true, false},
+    {"put", "put from a cold source", bench_put, 2 << 20, 0, 1, false, false},
+    {"put-batch", "small puts through a queue", bench_put_batch, 4096, 100000, 64, false, false},
+    {"put-group", "create, fill and seal in groups of depth", bench_put_group, 65536, 0, 32, false, false},
+    {"idle", "what a node costs that nobody asks", bench_idle, 4096, 10000, 1, false, false},
+    {"overhead", "what counters and samples cost a get", bench_overhead, 4096, 1000000, 1, false, false},
+    {"pull", "pulls from another node, against raw send and sendfile", bench_pull, 64 << 10, 0, 1, false, true},
+    {"pull-batch", "keys pulled together into the pool, a call of depth keys", bench_pull_batch, 64 << 10, 0, 256,
+     false, true},
+    {"pull-fair", "4 KiB pulls during a large one, against the same alone", bench_pull_fair, 1 << 30, 0, 1, false,
+     true},
     {0}};
 
 const struct cli_option bench_options[] = {
@@ -28,6 +34,12 @@ const struct cli_option bench_options[] = {
     {"evict", 0, NULL, "puts: begin with a full pool, so that every put evicts"},
     {"may-evict", 0, NULL, "with -n: go on where that pushes out what others have put; else fewer objects, or none"},
     {"pause", 0, "DURATION", "put: work between two puts, so that the node has gone to sleep; default 0s"},
+    {"transport", 0, "NAME", "pulls: tcp, the only one there is"},
+    {"lease", 0, "warm|cold", "pulls: leases are good before it is timed, or each pull needs one; default warm"},
+    {"verify", 0, "always|N|lease", "pulls: checksums of all, of 1 in N, or none; default always"},
+    {"home", 0, "owner|reader|other", "pulls: the node that knows where the keys are; default owner"},
+    {"replica", 0, NULL, "pull: into the reader's pool, each key once, and not into the caller's buffer"},
+    {"pin", 0, NULL, "pulls: owner and reader on a CPU each"},
     {0}};
 
 static int small_number(const char *name, const char *value, uint64_t min, uint64_t max, unsigned *out)
@@ -49,6 +61,68 @@ static int set_size(const char *name, const char *value, uint64_t *size)
     return code;
 }
 
+static int one_of(const char *name, const char *value, const char *const words[], int *out)
+{
+    char all[64] = "";
+    size_t used = 0;
+
+    for (int i = 0; words[i]; i++) {
+        if (!strcmp(value, words[i])) {
+            *out = i;
+            return 0;
+        }
+        used += (size_t)snprintf(all + used, sizeof all - used, "%s%s", i ? ", " : "", words[i]);
+    }
+    return cli_usage("--%s: '%s' is none of %s", name, value, all);
+}
+
+static int set_verify(const char *value, struct bench_pulls *o)
+{
+    uint64_t n;
+
+    if (!strcmp(value, "always") || !strcmp(value, "lease")) {
+        snprintf(o->verify, sizeof o->verify, "%s", value);
+        return 0;
+    }
+    if (cli_number("verify", value, 1, 1000000000, &n))
+        return cli_usage("--verify: '%s' is neither always nor lease nor N, for 1 in N", value);
+    snprintf(o->verify, sizeof o->verify, "1/%u", (unsigned)n);
+    return 0;
+}
+
+static int set_pulls(struct bench_pulls *o, const char *name, const char *value)
+{
+    static const char *const transports[] = {"tcp", NULL}, *const leases[] = {"warm", "cold", NULL},
+                             *const homes[] = {"owner", "reader", "other", NULL};
+    int which = 0, code = 0;
+
+    o->given = true;
+    if (!strcmp(name, "transport"))
+        return one_of(name, value, transports, &which);
+    if (!strcmp(name, "lease")) {
+        code = one_of(name, value, leases, &which);
+        o->cold = which == 1;
+    } else if (!strcmp(name, "home")) {
+        code = one_of(name, value, homes, &which);
+        o->home = (enum bench_home)which;
+    } else if (!strcmp(name, "verify")) {
+        code = set_verify(value, o);
+    } else {
+        *(strcmp(name, "pin") ? &o->replica : &o->pin) = true;
+    }
+    return code;
+}
+
+static bool of_pulls(const char *name)
+{
+    static const char *const names[] = {"transport", "lease", "verify", "home", "replica", "pin"};
+
+    for (unsigned i = 0; i < sizeof names / sizeof *names; i++)
+        if (!strcmp(name, names[i]))
+            return true;
+    return false;
+}
+
 static int set(void *arg, const char *name, const char *value)
 {
     struct bench *o = arg;
@@ -67,6 +141,8 @@ static int set(void *arg, const char *name, const char *value)
         return small_number(name, value, 8, BENCH_KEY_MAX, &o->key_size);
     if (!strcmp(name, "pause"))
         return cli_duration(name, value, &o->pause_ns);
+    if (of_pulls(name))
+        return set_pulls(&o->pulls, name, value);
     *(strcmp(name, "evict") ? &o->may_evict : &o->evict) = true;
     return 0;
 }
@@ -110,6 +186,19 @@ static int check(const struct bench_case *c, const struct bench *o)
         return cli_usage("--may-evict is for a node that -n names");
     if (o->pause_ns && (c->run != bench_put || o->depth > 1))
         return cli_usage("--pause is for 'put' at depth 1");
+    if (o->pulls.given && !c->pulls)
+        return cli_usage("'%s' pulls nothing: leave --transport, --lease, --verify, --home, --replica and --pin out",
+                         c->name);
+    if (c->pulls && o->url)
+        return cli_usage("'%s' has nodes of its own: leave -n out", c->name);
+    if (c->pulls && o->size == 0)
+        return cli_usage("--size: nothing moves for objects of 0 bytes");
+    if (c->run == bench_pull_batch && o->depth > BERTH_PULL_MAX)
+        return cli_usage("--depth: at most %u keys are pulled together", BERTH_PULL_MAX);
+    if (c->run != bench_pull && (o->pulls.replica || o->pulls.cold))
+        return cli_usage("'%s' has its own way with leases: leave --lease and --replica out", c->name);
+    if (c->run == bench_pull_fair && o->depth > 1)
+        return cli_usage("'pull-fair' has depth 1");
     if (o->depth > BERTH_GROUP_MAX && (c->run == bench_put || c->run == bench_put_batch || c->run == bench_put_group))
         return cli_usage("--depth: at most %u puts are under way, or members of a group", BERTH_GROUP_MAX);
     if (c->run == bench_local_get && o->depth > 1)
@@ -131,7 +220,7 @@ static int run(const struct bench_case *c, const struct bench *options, bool siz
 
 int cmd_bench(int argc, char **argv)
 {
-    struct bench options = {.threads = 1, .key_size = 32, .seconds = 5, .size = UINT64_MAX};
+    struct bench options = {.threads = 1, .key_size = 32, .seconds = 5, .size = UINT64_MAX, .pulls.verify = "always"};
     int first = cli_parse(argc, argv, bench_options, set, &options), code = 0;
 
     if (first <= 0)

@@ -161,10 +161,40 @@ static int64_t deadline_of(const struct get *g)
     return g->wait_ns ? berth_deadline(g->wait_ns) : cli_deadline();
 }
 
+/* From a node of another host there is no view: its size first, then a copy. One that was replaced meanwhile by a
+ * larger one is asked for again. */
+static int get_copy(const struct get *g, struct berth *b, const struct cli_key *key, uint32_t ns)
+{
+    struct berth_key k = cli_berth_key(key, ns);
+    int64_t deadline = deadline_of(g);
+    uint8_t *bytes = NULL;
+    uint64_t room = 0;
+    for (;;) {
+        long n = berth_get_into(b, k, bytes, room, flags_of(g), deadline);
+        struct berth_error_info e;
+        if (n >= 0) {
+            struct content c = {.data = bytes, .size = (uint64_t)n};
+            int rc = to_output(g, key, &c);
+            free(bytes);
+            return rc;
+        }
+        berth_error(b, &e);
+        free(bytes);
+        if (n != -ENOSPC || e.figure[0] <= room)
+            return cli_fail_last((int)n, key->text);
+        room = e.figure[0];
+        bytes = malloc(room);
+        if (!bytes)
+            return cli_fail(-ENOMEM, key->text, "no memory for a copy: ask for ranges of it");
+    }
+}
+
 static int get_object(const struct get *g, struct berth *b, const struct cli_key *key, uint32_t ns)
 {
     struct berth_view v;
     int rc = berth_get(b, cli_berth_key(key, ns), &v, flags_of(g), deadline_of(g));
+    if (rc == -EOPNOTSUPP)
+        return get_copy(g, b, key, ns);
     if (rc < 0)
         return cli_fail_last(rc, key->text);
     struct content c = {.data = v.data, .size = v.size, .view = &v};

@@ -58,17 +58,21 @@ static void print(const struct cli_key *key, const struct berth_stat *st)
 {
     char size[24], slot[24], segment[24], when[32];
     printf("%s\n", key->text);
-    printf("  size        %" PRIu64 " (%s), takes %s\n", st->size, cli_bytes(size, st->size),
-           cli_bytes(slot, st->slot_bytes));
+    printf("  size        %" PRIu64 " (%s)", st->size, cli_bytes(size, st->size));
+    if (st->slot_bytes) /* of a node of another host only what its lease says is known */
+        printf(", takes %s", cli_bytes(slot, st->slot_bytes));
+    putchar('\n');
     if (st->segment)
         printf("  segments    %" PRIu64 " of %s\n", (st->size + st->segment - 1) / st->segment,
                cli_bytes(segment, st->segment));
     printf("  version     %" PRIu64 ":%" PRIu64 "\n", st->version.counter, st->version.region);
     printf("  checksum    0x%016" PRIx64 "\n", st->checksum);
     printf("  lineage     0x%016" PRIx64 "\n", st->lineage);
-    printf("  created     %s\n", cli_date(when, st->created_us));
-    printf("  slot        %" PRIu32 ", generation %" PRIu64 "\n", st->slot, st->generation);
-    printf("  priority    %u\n", st->priority);
+    if (st->slot_bytes) {
+        printf("  created     %s\n", cli_date(when, st->created_us));
+        printf("  slot        %" PRIu32 ", generation %" PRIu64 "\n", st->slot, st->generation);
+        printf("  priority    %u\n", st->priority);
+    }
     if (st->ttl_s)
         printf("  ttl         %" PRIu32 " s\n", st->ttl_s);
     print_holds(st);

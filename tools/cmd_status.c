@@ -84,9 +84,12 @@ static void print_space(const json_t *r)
 static void print_traffic(const json_t *r)
 {
     char a[24], b[24];
-    uint64_t hits = at(r, "local/hits"), gets = at(r, "local/gets");
+    uint64_t hits = at(r, "local/hits"), gets = at(r, "local/gets"), pulled = at(r, "local/pulled");
     printf("reads     %" PRIu64 ", hit ratio %.1f%%, %s; ", gets, percent(hits, gets),
            cli_bytes(a, at(r, "local/hit_bytes")));
+    if (pulled)
+        printf("from peers %" PRIu64 " (%.1f%%), %s; ", pulled, percent(pulled, gets),
+               cli_bytes(b, at(r, "local/pulled_bytes")));
     if (at(r, "local/samples"))
         printf("p50 %s, p99 %s\n", cli_time(a, at(r, "local/get_p50_ns")), cli_time(b, at(r, "local/get_p99_ns")));
     else
@@ -114,12 +117,50 @@ static const char *phase_time(char out[24], const json_t *phase, const char *nam
     return out;
 }
 
-static void print_phases(const json_t *r)
+/* Transfers from and to each peer that had any. */
+static void print_transfers(const json_t *r)
 {
     const char *name;
-    json_t *phase, *phases = json_object_get(r, "phases");
-    printf("%-12s %12s %10s %10s\n", "phase", "count", "p50", "p99");
-    json_object_foreach(phases, name, phase)
+    json_t *peer, *in = json_object_get(json_object_get(r, "pull"), "by");
+    char a[24], b[24], c[24];
+    json_object_foreach(in, name, peer)
+    {
+        json_t *out = json_object_get(json_object_get(json_object_get(r, "remote"), "by"), name);
+        if (!at(peer, "reads") && !at(out, "serves"))
+            continue;
+        printf("moved     %s: %s in (%" PRIu64 " transfers, %s, %s by a CPU), %s out (%" PRIu64 ")\n", name,
+               cli_bytes(a, at(peer, "moved_bytes")), at(peer, "transfers_done"),
+               json_string_value(json_object_get(peer, "transport")), cli_bytes(b, at(peer, "copied_bytes")),
+               cli_bytes(c, at(out, "bytes_sent")), at(out, "served"));
+    }
+}
+
+static void print_pulls(const json_t *r)
+{
+    const char *cause;
+    json_t *n, *pull = json_object_get(r, "pull");
+    if (!at(pull, "done") && !at(pull, "failed"))
+        return;
+    printf("pulls     %" PRIu64 " keys, %" PRIu64 " of them shared a transfer; %" PRIu64 " transfers verified, %" PRIu64
+           " not; failed %" PRIu64,
+           at(pull, "done"), at(pull, "shared"), at(pull, "verified"), at(pull, "unverified"), at(pull, "failed"));
+    const char *between = ":";
+    json_object_foreach(json_object_get(pull, "failed_by"), cause, n)
+    {
+        if (json_integer_value(n) == 0)
+            continue;
+        printf("%s %" PRIu64 " %s", between, (uint64_t)json_integer_value(n), cause);
+        between = ",";
+    }
+    puts("");
+}
+
+static void print_phases(const char *title, const json_t *phases)
+{
+    const char *name;
+    json_t *phase;
+    printf("%-12s %12s %10s %10s\n", title, "count", "p50", "p99");
+    json_object_foreach((json_t *)phases, name, phase)
     {
         char p50[24], p99[24];
         printf("%-12s %12" PRIu64 " %10s %10s\n", name, at(phase, "count"), phase_time(p50, phase, "p50_ns"),
@@ -151,7 +192,11 @@ int cmd_status(int argc, char **argv)
     print_peers(report);
     print_space(report);
     print_traffic(report);
-    print_phases(report);
+    print_pulls(report);
+    print_transfers(report);
+    print_phases("phase", json_object_get(report, "phases"));
+    if (at(report, "pull/done") || at(report, "pull/failed"))
+        print_phases("pull phase", json_object_get(json_object_get(report, "pull"), "phases"));
     json_decref(report);
     return CLI_OK;
 }

@@ -4,6 +4,10 @@
  * nanoseconds. So after work the node polls on for a while; how long is learnt: a request that comes soon after the
  * node fell asleep makes it longer, one that comes late makes it shorter, down to none. On the CPU that the client runs
  * on polling would only keep the client from running.
+ *
+ * The same of peers, with a budget of its own: after something came from them, or was sent, the node looks for more
+ * for a while. Not where it has just answered a client of its own CPU, who is to run now; nor where the client that
+ * asks spins on the other of two CPUs, which the peer may need.
  */
 #include "store/shell/loop.h"
 
@@ -20,6 +24,9 @@
 
 #define POLL_LIBUV_NS 20000 /* sockets and timers wait at most so long while the node is busy */
 #define BUDGET_FIRST_NS 10000
+#define WAKE_NS \
+    30000 /* what a wake-up takes: a peer's answer that the node slept for was there so long before, about */
+#define ELSEWHERE_NS 1000000
 #define STALL_FIRST_NS 1000000    /* first sleep while a session waits for room in its reply ring .. */
 #define STALL_MAX_NS 1000000000LL /* .. and the longest: each is twice the last */
 
@@ -62,7 +69,9 @@ static void commit_ready(void *arg, int events)
 void loop_spin(struct server *s)
 {
     /* Not those that this process may use: a node tied to one CPU may well poll while its clients run on others. */
-    bool alone = sysconf(_SC_NPROCESSORS_ONLN) < 2;
+    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    bool alone = cpus < 2;
+    s->few_cpus = cpus <= 2;
     s->budget_max_ns = alone ? 0 : (int64_t)s->settings.spin_us * 1000;
 }
 
@@ -129,6 +138,11 @@ static struct session *take_requests(struct server *s)
     return last;
 }
 
+static bool shares_cpu(const struct server *s, const struct session *c)
+{
+    return c->attached && (int)atomic_load_explicit(&c->ring->client_cpu, memory_order_relaxed) == s->cpu;
+}
+
 static void wake_clients(struct server *s)
 {
     bool fenced = false;
@@ -139,6 +153,8 @@ static void wake_clients(struct server *s)
             full_barrier();
         fenced = true;
         session_wake(s->sessions[i]);
+        if (shares_cpu(s, s->sessions[i]))
+            s->peers_active = 0;
     }
 }
 
@@ -155,8 +171,36 @@ static void learn(struct server *s, const struct session *c)
         s->budget_ns = s->budget_ns > BUDGET_FIRST_NS ? s->budget_ns / 2 : 0;
     }
     s->slept = false;
-    bool shared = c->attached && (int)atomic_load_explicit(&c->ring->client_cpu, memory_order_relaxed) == s->cpu;
-    s->patience_ns = shared ? 0 : s->budget_ns;
+    s->patience_ns = shares_cpu(s, c) ? 0 : s->budget_ns;
+    s->elsewhere = shares_cpu(s, c) ? 0 : s->now.mono;
+}
+
+static void learn_peers(struct server *s)
+{
+    if (!s->peers_slept || !s->peers_active)
+        return;
+    if (server_clock(s) - s->peers_active - WAKE_NS < s->budget_max_ns)
+        s->peers_budget_ns = s->peers_budget_ns ? s->budget_max_ns : BUDGET_FIRST_NS;
+    else
+        s->peers_budget_ns = s->peers_budget_ns > BUDGET_FIRST_NS ? s->peers_budget_ns / 2 : 0;
+}
+
+static bool turn_peers(struct server *s)
+{
+    if (!peers_turn(s->peers))
+        return false;
+    if (peers_heard(s->peers))
+        learn_peers(s);
+    s->peers_slept = false;
+    s->peers_active = server_clock(s);
+    return true;
+}
+
+static bool awaits_peers(const struct server *s, int64_t now)
+{
+    if (s->few_cpus && now - s->elsewhere < ELSEWHERE_NS)
+        return false;
+    return s->peers && now - s->peers_active < s->peers_budget_ns;
 }
 
 static bool pass(struct server *s)
@@ -169,7 +213,7 @@ static bool pass(struct server *s)
         struct node_event ev = {.kind = EV_TICK};
         dispatch(s, &ev);
     }
-    work |= peers_turn(s->peers);
+    work |= turn_peers(s);
     work |= dispatch_turn(s);
     wake_clients(s);
     if (last)
@@ -227,7 +271,8 @@ static void set_timer(struct server *s)
     if (at < 1)
         at = 1;
     int64_t wanted = at == INT64_MAX ? 0 : at;
-    if (wanted == s->timer_set)
+    /* Pulls move the time at every turn. Too early costs one look at the next time; setting it costs as much each. */
+    if (wanted == s->timer_set || (s->timer_set && (wanted == 0 || wanted > s->timer_set)))
         return;
     struct itimerspec t = {.it_value = {.tv_sec = wanted / 1000000000, .tv_nsec = wanted % 1000000000}};
     timerfd_settime(s->timer_fd, TFD_TIMER_ABSTIME, &t, NULL);
@@ -241,7 +286,7 @@ static void sleep_until_something(struct server *s)
         set_timer(s);
         server_look_soon(s);
         s->sleeps++;
-        s->slept = true;
+        s->slept = s->peers_slept = true;
         run_libuv(s, UV_RUN_ONCE);
         tell_cpu(s);
     }
@@ -268,6 +313,8 @@ void loop_run(struct server *s)
         if (now - s->polled > POLL_LIBUV_NS) {
             run_libuv(s, UV_RUN_NOWAIT);
             tell_cpu(s);
+        } else if (!work && awaits_peers(s, now)) {
+            peers_look(s->peers);
         } else if (!work && now - s->active >= s->patience_ns) {
             sleep_until_something(s);
         } else if (!work) {

@@ -3,6 +3,8 @@
 
 #include "replication/tcp.h"
 #include "store/shell/log.h"
+#include "store/shell/peers_client.h"
+#include "store/shell/session.h"
 #include "store/shell/watch.h"
 
 #include <errno.h>
@@ -13,6 +15,9 @@
 #include <time.h>
 
 #define STRANGERS_NS INT64_C(1000000000) /* a line about them at most so often */
+#define TURN_BYTES (128u << 10)          /* of payload in one turn of the transport: some tens of microseconds */
+#define DONE_NS 500000                   /* an owner keeps a slot so much longer */
+#define TURNS_MAX 4u                     /* one after the other, while nobody waits */
 
 /* ---- clocks ---- */
 
@@ -79,7 +84,7 @@ static int make_members(struct peers *p, const struct settings *s)
     return 0;
 }
 
-static int make_homes(struct peers *p, uint32_t k)
+int peers_make_homes(struct peers *p, uint32_t k)
 {
     struct rendezvous_member *list = calloc(p->n_members, sizeof *list);
     if (!list)
@@ -149,19 +154,18 @@ static int learn_address(struct peers *p)
     return 0;
 }
 
-static int open_transport(struct peers *p, char *why, size_t why_size)
+int peers_open_transport(struct peers *p, const char *listen, char *why, size_t why_size)
 {
     struct server *s = p->server;
-    bool listens = strcmp(s->settings.listen, "off") != 0;
-    struct transport_config config = {.listen = listens ? s->settings.listen : NULL};
-    p->transport = s->transport ? s->transport : &tcp_transport;
+    struct transport_config config = {.listen = listen, .turn_bytes = TURN_BYTES, .done_ns = DONE_NS, .flushed = true};
+    p->transport = s && s->transport ? s->transport : &tcp_transport;
     int e = p->transport->open(&p->context, &config, &peers_events, p, why, why_size);
     if (e < 0) {
         p->context = NULL;
         return e;
     }
-    e = learn_address(p);
-    if (e == 0)
+    e = p->client ? 0 : learn_address(p);
+    if (e == 0 && !p->client)
         e = p->transport->expose(p->context, s->region.pool.fd, s->region.pool.base, s->region.pool.bytes);
     if (e == 0) {
         p->watch = watch_open(&s->loop, p->transport->descriptor(p->context), UV_READABLE, readable, p);
@@ -214,9 +218,9 @@ int peers_open(struct peers **out, struct server *s, char *why, size_t why_size)
     snprintf(why, why_size, "no memory for the peers");
     e = make_members(p, &s->settings);
     if (e == 0)
-        e = make_homes(p, s->settings.homes);
+        e = peers_make_homes(p, s->settings.homes);
     if (e == 0)
-        e = open_transport(p, why, why_size);
+        e = peers_open_transport(p, strcmp(s->settings.listen, "off") != 0 ? s->settings.listen : NULL, why, why_size);
     if (e == 0) {
         make_identity(p);
         e = open_parts(p, why, why_size);
@@ -234,6 +238,10 @@ int peers_open(struct peers **out, struct server *s, char *why, size_t why_size)
 
 void peers_up(struct peers *p, uint16_t number, const struct peer_identity *other)
 {
+    if (p->client) {
+        client_up(p, number, other);
+        return;
+    }
     home_part_up(p, number, other);
     serve_part_up(p, number, other);
     pull_part_up(p, number, other);
@@ -242,6 +250,10 @@ void peers_up(struct peers *p, uint16_t number, const struct peer_identity *othe
 /* Who takes hears of it first: what it had under way is over before anybody else acts on the loss. */
 void peers_down(struct peers *p, uint16_t number, uint32_t serial, int32_t status)
 {
+    if (p->client) {
+        client_down(p, number, serial, status);
+        return;
+    }
     pull_part_down(p, number, serial, status);
     serve_part_down(p, number, serial, status);
     home_part_down(p, number, serial, status);
@@ -268,14 +280,56 @@ static void tell_strangers(struct peers *p, int64_t now)
     p->last = st;
 }
 
+uint64_t peers_counter(const struct peers *p)
+{
+    return p->client ? p->seen : node_seen(p->server->node);
+}
+
 /* Counters that others have seen: this node's next version goes beyond them (rule 28). */
 static void tell_seen(struct peers *p)
 {
-    if (p->seen <= p->seen_told)
+    if (p->client || p->seen <= p->seen_told)
         return;
     struct node_event ev = {.kind = EV_SEEN, .counter = p->seen};
     p->seen_told = p->seen;
     dispatch(p->server, &ev);
+}
+
+static int64_t sooner(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Looks at every link: once a turn, not in each pass of the loop. Whoever changes a timer elsewhere sets `again`. */
+static int64_t next_due(const struct peers *p)
+{
+    int64_t parts = sooner(home_part_timer(p), sooner(serve_part_timer(p), pull_part_timer(p)));
+    parts = p->client ? sooner(parts, client_timer(p)) : parts;
+    return sooner(parts, sooner(p->strangers_due, links_timer(p)));
+}
+
+static bool client_waits(const struct server *s)
+{
+    for (unsigned i = 0; i < s->n_sessions; i++) {
+        if (session_has_work(s->sessions[i]))
+            return true;
+    }
+    return false;
+}
+
+/* Several turns at once save wake-ups of clients, whose pulls are then done together; but not where a client has asked
+ * something meanwhile, or a small transfer is done, which somebody may wait for alone. */
+static void turn_transport(struct peers *p)
+{
+    p->hurry = false;
+    for (unsigned i = 0; i < TURNS_MAX && p->readable && !p->hurry && (i == 0 || !client_waits(p->server)); i++) {
+        int rc = p->transport->turn(p->context);
+        p->readable = rc > 0;
+        if (rc < 0 && !p->broken) {
+            log_event(LOG_ERROR, "the transport to peers does not work any more: %s", strerror(-rc));
+            p->broken = true;
+        }
+    }
 }
 
 bool peers_turn(struct peers *p)
@@ -284,39 +338,47 @@ bool peers_turn(struct peers *p)
         return false;
     int64_t now = peers_mono(p);
     bool any = p->readable || p->again;
-    if (!any && peers_timer(p) > now)
+    if (!any && p->due > now) {
+        p->heard = false;
         return false;
-    p->again = false;
-    if (p->readable) {
-        int rc = p->transport->turn(p->context);
-        p->readable = rc > 0;
-        if (rc < 0 && !p->broken) {
-            log_event(LOG_ERROR, "the transport to peers does not work any more: %s", strerror(-rc));
-            p->broken = true;
-        }
     }
+    p->again = false;
+    p->heard = p->readable;
+    turn_transport(p);
     tell_strangers(p, now);
     tell_seen(p);
     now = peers_mono(p);
     links_turn(p, now);
-    home_part_turn(p, now);
-    serve_part_turn(p, now);
-    pull_part_turn(p, now);
+    if (p->client) {
+        client_turn(p, now);
+    } else {
+        home_part_turn(p, now);
+        serve_part_turn(p, now);
+    }
+    if (p->pull)
+        pull_part_turn(p, now);
     p->transport->flush(p->context);
+    p->due = next_due(p);
     return any;
-}
-
-static int64_t sooner(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
 }
 
 int64_t peers_timer(const struct peers *p)
 {
-    if (!p)
-        return INT64_MAX;
-    int64_t parts = sooner(home_part_timer(p), sooner(serve_part_timer(p), pull_part_timer(p)));
-    return sooner(parts, sooner(p->strangers_due, links_timer(p)));
+    return p ? p->due : INT64_MAX;
+}
+
+bool peers_heard(const struct peers *p)
+{
+    return p && p->heard;
+}
+
+void peers_look(struct peers *p)
+{
+    struct pollfd fd = {.events = POLLIN};
+    if (!p || p->readable)
+        return;
+    fd.fd = p->transport->descriptor(p->context);
+    p->readable = poll(&fd, 1, 0) > 0;
 }
 
 bool peers_busy(const struct peers *p)
@@ -366,6 +428,7 @@ void peers_close(struct peers *p)
         peers_stop(p);
         linger(p);
         links_end(p);
+        client_close(p);
         pull_part_close(p);
         serve_part_close(p);
         home_part_close(p);
@@ -374,6 +437,7 @@ void peers_close(struct peers *p)
     resolver_close(p->resolver);
     if (p->context)
         p->transport->close(p->context);
+    client_free(p);
     rendezvous_destroy(p->homes);
     free(p->members);
     free(p);

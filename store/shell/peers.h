@@ -28,6 +28,10 @@ int peers_open(struct peers **out, struct server *s, char *why, size_t why_size)
 bool peers_turn(struct peers *p);
 /* When peers_turn is wanted by the clock (server_clock); INT64_MAX: not at all. */
 int64_t peers_timer(const struct peers *p);
+/* Whether something had come from peers in the last peers_turn. */
+bool peers_heard(const struct peers *p);
+/* While the node polls: looks whether something has come, for the next peers_turn. One system call. */
+void peers_look(struct peers *p);
 /* Something is left to be done at once: the node must not sleep. */
 bool peers_busy(const struct peers *p);
 
@@ -37,8 +41,8 @@ void peers_command(struct peers *p, const struct node_command *c);
 /* An answer of the core to its session NODE_PULLER. Called from dispatch. */
 void peers_reply(struct peers *p, const struct msg_reply *r);
 struct session;
-/* PULL and CANCEL of a client: answered by session_reply, without peers at once: nothing is known of any key. Called
- * from dispatch. */
+/* PULL and CANCEL of a client: answered by session_reply, without peers at once: nothing is known of any key. Of a
+ * client of other nodes STAT too, as a PULL that has its op. Called from dispatch. */
 void peers_pull(struct peers *p, struct session *from, const struct msg_pull *m);
 void peers_cancel_pull(struct peers *p, struct session *from, const struct msg_cancel *m);
 /* PUBLISHED of a client: answered when the homes have it, without peers at once. Called from dispatch. */
@@ -57,10 +61,11 @@ void peers_metrics(const struct peers *p, FILE *f);
 /* Of the home's table and of what this node published: {entries, bytes, locations, missing, .. told, published, queued,
  * ..}; null without peers. */
 json_t *home_part_report(const struct peers *p);
+/* What this node takes from peers: counters, causes of failures, phases, and each peer as a source; null without
+ * peers. */
+json_t *pull_part_report(const struct peers *p);
 /* What peers get from this node: an object; and the name of who has a lease. */
 json_t *peers_remote_report(const struct peers *p, const struct node_status *st);
-/* What this node takes from peers, counted (replication/pull.h): an object; null without peers. */
-json_t *peers_pull_report(const struct peers *p);
 void peers_holder(const struct peers *p, const struct node_lease_info *l, char *out, size_t size);
 
 #endif

@@ -8,6 +8,7 @@
 
 #include "replication/tcp_address.h"
 #include "store/shell/log.h"
+#include "store/shell/peers_client.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -91,6 +92,10 @@ static void dial_failed(struct peers *p, struct member *m, int32_t status, const
     m->state = MEMBER_WAITING;
     m->next_dial = now + m->backoff + spread(p, m);
     m->backoff = 2 * m->backoff < PEERS_BACKOFF_MAX_NS ? 2 * m->backoff : PEERS_BACKOFF_MAX_NS;
+    if (p->client) { /* in somebody's process: its calls say so */
+        client_unreached(p, m, status, why);
+        return;
+    }
     if (p->stopping || strcmp(m->told, why) == 0)
         return;
     snprintf(m->told, sizeof m->told, "%s", why);
@@ -133,7 +138,7 @@ static void member_down(struct peers *p, struct member *m, struct link *l, int32
     m->state = MEMBER_WAITING;
     if (m->dials)
         m->next_dial = now + m->backoff + spread(p, m);
-    log_event(p->stopping ? LOG_INFO : LOG_WARNING, "peer '%s' is down: %s", m->name, l->why);
+    log_event(p->stopping || p->client ? LOG_INFO : LOG_WARNING, "peer '%s' is down: %s", m->name, l->why);
 }
 
 void member_lost(struct link *l, bool was_up, int32_t status)
@@ -212,12 +217,14 @@ static int32_t fit(void *env, const struct peer_identity *other, char *why, size
         snprintf(why, size, "'%s' stops", l->peers->identity.node);
         return BERTH_ENODE;
     }
+    if (l->peers->client)
+        return client_fit(l, other, why, size);
     if (!other->client)
         return fit_member(l, other, why, size);
     if (client_room(l->peers, &place))
         return 0;
     snprintf(why, size, "'%s' has as many clients as it takes, %u", l->peers->identity.node, PEERS_CLIENTS_MAX);
-    return -EAGAIN;
+    return -EUSERS;
 }
 
 static void member_up(struct peers *p, struct link *l, const struct peer_identity *other)
@@ -256,7 +263,7 @@ void link_greeted(struct link *l, const struct peer_identity *other)
         l->number = (uint16_t)(PEERS_CLIENTS + place);
         log_event(LOG_INFO, "client '%s' is connected: %s", other->node, l->connection->peer);
     } else {
-        l->number = member_find(p, other->node);
+        l->number = p->client ? l->wanted : member_find(p, other->node);
         member_up(p, l, other);
     }
     l->up = true;
@@ -270,7 +277,15 @@ static void connect_to(struct peers *p, uint16_t i, const char *digits, int64_t 
     struct member *m = &p->members[i];
     char why[TRANSPORT_WHY_MAX] = "no memory";
     struct link *l = link_make(p, i, false, now);
-    int e = l ? p->transport->connect(p->context, digits, l, &l->connection, why, sizeof why) : -ENOMEM;
+    int e = l ? 0 : -ENOMEM;
+    if (p->client && !client_may_dial(p, digits)) {
+        e = -EACCES;
+        snprintf(why, sizeof why,
+                 "%s is no loopback address: there is no authentication yet, so whoever is between could read and "
+                 "change what comes: if that network is trusted, add peer-trust=network",
+                 digits);
+    }
+    e = e ? e : p->transport->connect(p->context, digits, l, &l->connection, why, sizeof why);
     if (e < 0) {
         if (l)
             link_free(l);
@@ -468,12 +483,13 @@ static void on_room(void *env, struct connection *c)
 static int on_admit(void *env, struct connection *c, const struct transport_want *want, uint64_t *token)
 {
     struct link *l = c->user;
-    return l && l->up && !l->closing ? serve_part_admit(env, l, want, token) : -ENOTCONN;
+    return l && l->up && !l->closing && l->peers->serve ? serve_part_admit(env, l, want, token) : -ENOTCONN;
 }
 
 static void on_served(void *env, struct connection *c, uint64_t lease, uint64_t token, int status)
 {
-    if (c->user)
+    struct peers *p = env;
+    if (c->user && p->serve)
         serve_part_served(env, c->user, lease, token, status);
 }
 

@@ -12,7 +12,7 @@ static struct home_config table_config(const struct peers *p)
 {
     const struct server *s = p->server;
     uint64_t objects = s->settings.max_objects ? s->settings.max_objects : s->region.super->max_headers;
-    struct home_config c = {.life = home_life_of(&p->identity), .tombstone_ns = HOME_TOMBSTONE_NS};
+    struct home_config c = {.life = home_life_of(&p->identity), .tombstone_ns = s->settings.tombstone_ns};
     c.max_bytes = s->region.pool.bytes / HOME_POOL_SHARE;
     c.max_bytes = c.max_bytes < HOME_BYTES_MIN ? HOME_BYTES_MIN : c.max_bytes;
     c.max_entries = 2u * s->settings.homes * objects;
@@ -29,7 +29,35 @@ static int make_table(struct home_part *h)
     if (getrandom(&c.seed, sizeof c.seed, 0) != (ssize_t)sizeof c.seed)
         return -EIO;
     int e = home_create(&h->home, &c);
-    return e == 0 ? home_members(h->home, h->peers->homes) : e;
+    if (e == 0)
+        home_members(h->home, h->peers->homes);
+    return e;
+}
+
+static void note(struct home_part *h, enum meta_number which, uint64_t value)
+{
+    struct node_event ev = {.kind = EV_NOTE, .meta = which, .counter = value};
+    dispatch(h->peers->server, &ev);
+}
+
+/* How long it is since this region's node was in touch with another member. The index does not outlive the boot, so
+ * the clock of the boot has run all the time. A region that never had others has nothing that they could have removed.
+ */
+static int64_t away_ns(const struct home_part *h)
+{
+    struct server *s = h->peers->server;
+    uint64_t at = lmdb_ops.meta(s->region.index, META_IN_TOUCH);
+    return at ? peers_now(h->peers).boot - (int64_t)at : 0;
+}
+
+/* Another list than the last run's: it was not settled under any that may come back. */
+static void read_settled(struct home_part *h)
+{
+    h->settled = lmdb_ops.meta(h->peers->server->region.index, META_SETTLED);
+    if (h->settled && h->settled != h->peers->revision) {
+        h->settled = 0;
+        note(h, META_SETTLED, 0);
+    }
 }
 
 static int make_publication(struct home_part *h, int64_t now)
@@ -38,8 +66,13 @@ static int make_publication(struct home_part *h, int64_t now)
                                .queue_entries = HOME_QUEUE,
                                .window = HOME_WINDOW,
                                .resend_ns = HOME_RESEND_NS,
-                               .full_ns = HOME_FULL_NS};
-    int e = publish_create(&h->publish, &c);
+                               .full_ns = HOME_FULL_NS,
+                               .settled = h->settled};
+    int64_t away = away_ns(h);
+    enum absence absence = publish_absence(away, h->peers->server->settings.tombstone_ns, h->peers->n_members - 1);
+    c.held = absence == ABSENCE_LONG;
+    int e = c.held ? home_confirm_begin(h, away) : 0;
+    e = e == 0 ? publish_create(&h->publish, &c) : e;
     return e == 0 ? publish_members(h->publish, h->peers->self, h->peers->homes, now) : e;
 }
 
@@ -68,6 +101,10 @@ int home_part_open(struct peers *p, char *why, size_t why_size)
         h->self = home_life_of(&p->identity);
         h->next_sweep = now + HOME_SWEEP_NS;
         h->told_at = now - HOME_LOG_NS;
+        h->renew_all_at = now + p->server->settings.tombstone_ns / 2;
+        h->renew_at = now + p->server->settings.fresh_ns / 2;
+        h->renew_at = h->renew_at < h->renew_all_at ? h->renew_at : h->renew_all_at;
+        read_settled(h);
         h->targets = calloc(p->n_members, sizeof *h->targets);
         e = h->targets ? make_table(h) : -ENOMEM;
     }
@@ -90,6 +127,7 @@ void home_part_close(struct peers *p)
         return;
     while ((w = TAILQ_FIRST(&h->waits)))
         home_wait_free(h, w);
+    home_confirm_end(h);
     publish_destroy(h->publish);
     home_destroy(h->home);
     free(h->targets);
@@ -106,9 +144,31 @@ int64_t home_part_timer(const struct peers *p)
         return INT64_MAX;
     struct home_stat st;
     home_stat(h->home, &st);
-    int64_t at = publish_timer(h->publish);
+    int64_t at = publish_timer(h->publish), confirm = home_confirm_timer(h);
+    at = confirm < at ? confirm : at;
+    at = h->renew_at < at ? h->renew_at : at;
+    at = h->touch_at < at ? h->touch_at : at;
     at = h->wait_at < at ? h->wait_at : at;
     return st.entries && h->next_sweep < at ? h->next_sweep : at;
+}
+
+/* While it is held nothing of the sort is kept: should it end now, it was away for long all the same. */
+static void touch(struct home_part *h, int64_t now)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < h->peers->n_members; i++)
+        any = any || h->peers->members[i].link;
+    h->touch_at = now + h->peers->server->settings.tombstone_ns / HOME_TOUCH_SHARE;
+    if (any && !h->confirm)
+        note(h, META_IN_TOUCH, (uint64_t)peers_now(h->peers).boot);
+}
+
+static void settle(struct home_part *h)
+{
+    if (h->settled != h->peers->revision && publish_settled(h->publish)) {
+        h->settled = h->peers->revision;
+        note(h, META_SETTLED, h->settled);
+    }
 }
 
 void home_part_turn(struct peers *p, int64_t now)
@@ -122,9 +182,14 @@ void home_part_turn(struct peers *p, int64_t now)
     }
     if (now >= publish_timer(h->publish))
         publish_tick(h->publish, now);
-    if (home_publish_turn(h, now))
+    if (now >= h->touch_at)
+        touch(h, now);
+    home_confirm_turn(h, now);
+    bool more = home_renew_turn(h, now);
+    if (home_publish_turn(h, now) || more)
         p->again = true;
     home_waits_turn(h, now);
+    settle(h);
 }
 
 /* ---- members ---- */
@@ -144,6 +209,7 @@ void home_part_up(struct peers *p, uint16_t number, const struct peer_identity *
     }
     home_reachable(h->home, number, true);
     publish_up(h->publish, number, life, peers_mono(p));
+    h->touch_at = 0;
     p->again = true;
 }
 

@@ -183,15 +183,9 @@ static void tell(const struct home_part *h, const struct home_answer *a, const u
         out->says = HOME_ABSENT;
     } else {
         out->missing = a->everyone ? h->everyone : h->missing;
-        out->n_missing = missing[a->everyone];
+        out->many = missing[a->everyone] > PULL_MISSING_MAX;
+        out->n_missing = out->many ? PULL_MISSING_MAX : missing[a->everyone];
     }
-}
-
-/* More members than the puller takes are said as none: it passes this home over then. */
-static uint32_t name_missing(const struct home_part *h, bool everyone, uint16_t *out)
-{
-    uint32_t n = home_missing(h->home, everyone, out, PULL_MISSING_MAX);
-    return n <= PULL_MISSING_MAX ? n : 0;
 }
 
 int home_part_ask_self(struct peers *p, const struct pull_key *keys, uint32_t n, uint32_t flags,
@@ -203,7 +197,8 @@ int home_part_ask_self(struct peers *p, const struct pull_key *keys, uint32_t n,
     for (uint32_t i = 0; i < n; i++)
         h->keys[i] = home_key_of(&keys[i].key, keys[i].route);
     uint32_t done = home_ask_many(h->home, h->keys, n, flags & ASK_PREFIX, p->revision, peers_mono(p), h->answers);
-    uint32_t missing[2] = {name_missing(h, false, h->missing), name_missing(h, true, h->everyone)};
+    uint32_t missing[2] = {home_missing(h->home, false, h->missing, PULL_MISSING_MAX),
+                           home_missing(h->home, true, h->everyone, PULL_MISSING_MAX)};
     for (uint32_t i = 0; i < done; i++)
         tell(h, &h->answers[i], missing, &out[i]);
     for (uint32_t i = done; i < n; i++)

@@ -4,6 +4,7 @@
  *   peers_home_publish.c  what this node tells its homes, and what others tell it
  *   peers_home_ask.c      questions to the table, from other nodes and from this node's puller
  *   peers_home_wait.c     clients that wait until something is published
+ *   peers_home_confirm.c  what this node still has after it was away for long
  *   peers_home_report.c   what is said of it
  *
  * The table has at most 2 * homes * (objects that this node can have) keys: members of like size hold as many objects
@@ -30,18 +31,22 @@
 #define HOME_GRANTS 32u                    /* answers that wait for leases; above it they go without */
 #define HOME_WAITS_MAX 4096u               /* clients' questions whether something is published, at a time */
 #define HOME_LOG_NS INT64_C(1000000000)    /* a line about dropped copies at most so often */
+#define HOME_TOUCH_SHARE 16                /* the index is told every T / 16 that others are there */
+#define HOME_RENEW_LOOKS 4096u             /* objects that one step of a renewal looks at .. */
+#define HOME_RENEW_QUEUE (HOME_QUEUE / 4)  /* .. while no more than this waits */
 
 struct home_sums {
     uint64_t asked; /* keys that other nodes asked for, and .. */
     uint64_t found; /* .. those of them that were FOUND */
     uint64_t absent;
     uint64_t learning;
-    uint64_t leased;     /* answers that brought a lease */
-    uint64_t batches;    /* taken from other nodes */
-    uint64_t stale;      /* refused: of another life, of a stream given up, or not the next */
-    uint64_t dropped;    /* answers of homes for which a copy was given up: up to one a home and copy */
-    uint64_t renumbered; /* removals that were told again with a greater counter */
-    uint64_t lost;       /* puts that were given up though they were new: another node's clock is ahead */
+    uint64_t leased;  /* answers that brought a lease */
+    uint64_t batches; /* taken from other nodes */
+    uint64_t stale;   /* refused: of another life, of a stream given up, or not the next */
+    uint64_t dropped; /* answers of homes for which a copy was given up: up to one a home and copy */
+    uint64_t taken;   /* objects and removals that were to take a greater counter: up to one a home */
+    uint64_t lost;    /* .. those of them that this node had sealed */
+    uint64_t renewed; /* objects that the homes were told of again */
 };
 
 /* Whose answer link_ask waits for. */
@@ -52,6 +57,7 @@ struct home_target {
 
 struct home_wait;
 TAILQ_HEAD(home_wait_list, home_wait);
+struct confirm;
 
 struct home_part {
     struct peers *peers;
@@ -59,11 +65,18 @@ struct home_part {
     struct publish *publish;
     struct home_target *targets; /* a member each */
     struct home_life self;
-    int64_t next_sweep; /* CLOCK_MONOTONIC ns */
-    uint64_t cursor;    /* of the listing: node_objects_next's */
-    int64_t told_at;    /* when the log was told of dropped copies last, CLOCK_MONOTONIC ns */
-    uint64_t told;      /* how many there were then */
-    uint32_t granting;  /* answers that wait for leases */
+    int64_t next_sweep;       /* CLOCK_MONOTONIC ns */
+    uint64_t cursor;          /* of the listing: node_objects_next's */
+    struct confirm *confirm;  /* NULL: this node is not held */
+    int64_t touch_at;         /* when the index is told that others are there, CLOCK_MONOTONIC ns */
+    uint64_t settled;         /* what the index has as META_SETTLED, or is to have */
+    int64_t renew_at;         /* CLOCK_MONOTONIC ns */
+    uint64_t renew_cursor;    /* node_objects_next's */
+    bool renewing, renew_all; /* all: not only of replaceable namespaces */
+    int64_t renew_all_at;     /* CLOCK_MONOTONIC ns */
+    int64_t told_at;          /* when the log was told of dropped copies last, CLOCK_MONOTONIC ns */
+    uint64_t told;            /* how many there were then */
+    uint32_t granting;        /* answers that wait for leases */
     struct home_wait_list waits;
     uint32_t n_waits;
     int64_t wait_at; /* CLOCK_MONOTONIC ns: the first deadline of a wait; INT64_MAX */
@@ -92,5 +105,15 @@ bool home_publish_turn(struct home_part *h, int64_t now);
 /* Answers those whose time has come, one way or the other. Turn context. */
 void home_wait_free(struct home_part *h, struct home_wait *w);
 void home_waits_turn(struct home_part *h, int64_t now);
+/* Tells the homes again of what is here, which they may answer SUPERSEDED: of copies in replaceable namespaces every
+ * half of `fresh` (rule 27), of all every half of `tombstones`, so that a copy of a removed key goes while the removal
+ * is remembered. true: there is more. Turn context. */
+bool home_renew_turn(struct home_part *h, int64_t now);
+
+/* This node was away for long (rule 29): its publication is `held` and will be released. 0, -ENOMEM. */
+int home_confirm_begin(struct home_part *h, int64_t away_ns);
+void home_confirm_turn(struct home_part *h, int64_t now);
+int64_t home_confirm_timer(const struct home_part *h);
+void home_confirm_end(struct home_part *h);
 
 #endif

@@ -8,8 +8,7 @@
 
 /* ---- told by the core ---- */
 
-/* What was sealed here is new; what came from another region was published by its owner before. */
-static struct publication_entry entry_of(const struct home_part *h, const struct node_publication *n, bool told)
+static struct publication_entry entry_of(const struct node_publication *n)
 {
     static const uint8_t kinds[] = {[PUBLISH_SEALED] = PUBLICATION_OBJECT,
                                     [PUBLISH_GONE] = PUBLICATION_GONE,
@@ -21,7 +20,8 @@ static struct publication_entry entry_of(const struct home_part *h, const struct
                                       .lineage = object ? n->lineage : 0,
                                       .kind = kinds[n->kind],
                                       .replaceable = n->replaceable,
-                                      .fresh = told && n->kind != PUBLISH_GONE && n->region == h->self.region};
+                                      .fresh = n->fresh,
+                                      .again = n->again};
 }
 
 void home_part_command(struct peers *p, const struct node_command *c)
@@ -29,7 +29,7 @@ void home_part_command(struct peers *p, const struct node_command *c)
     struct home_part *h = p->home;
     int64_t now = peers_mono(p);
     for (uint32_t i = 0; h && i < c->n_published; i++) {
-        struct publication_entry e = entry_of(h, &c->published[i], true);
+        struct publication_entry e = entry_of(&c->published[i]);
         int64_t number = publish_tell(h->publish, &e, now);
         if (number < 0)
             log_event(LOG_ERROR, "a change of a key of %u bytes can't be published: error %lld",
@@ -135,7 +135,7 @@ static void list_step(struct home_part *h, const struct publish_command *c, int6
     if (c->start)
         h->cursor = 0;
     while (n < most && (more = node_objects_next(h->peers->server->node, &h->cursor, h->key[n], &o))) {
-        h->entries[n] = entry_of(h, &o, false);
+        h->entries[n] = entry_of(&o);
         n++;
     }
     int e = publish_listed(h->publish, pass, h->entries, n, !more, now);
@@ -148,14 +148,13 @@ static void list_step(struct home_part *h, const struct publish_command *c, int6
 /* One line for many: a removed prefix may be thousands of copies. */
 static void tell_dropped(struct home_part *h, int64_t now)
 {
-    uint64_t n = h->sums.dropped + h->sums.lost;
+    uint64_t n = h->sums.dropped;
     if (n == h->told || now - h->told_at < HOME_LOG_NS)
         return;
-    log_event(
-        h->sums.lost ? LOG_WARNING : LOG_INFO,
-        "homes answered %llu times since the last line that a newer version or a removal stands above a copy of "
-        "this node, which is given up; of all such copies %llu had just been put, with counters behind the others'",
-        (unsigned long long)(n - h->told), (unsigned long long)h->sums.lost);
+    log_event(h->sums.lost ? LOG_WARNING : LOG_INFO,
+              "homes answered %llu times since the last line that a newer version or a removal stands above a copy of "
+              "this node, which is given up; of all such copies %llu had been put here",
+              (unsigned long long)(n - h->told), (unsigned long long)h->sums.lost);
     h->told = n;
     h->told_at = now;
 }
@@ -172,31 +171,39 @@ static void drop_copy(struct home_part *h, const struct publication_entry *e)
         dispatch(h->peers->server, &ev);
 }
 
-/* A removal that was too low is told again above everything seen; the number is this node's from then on. The version
- * of an object stands in the index, and nothing changes it there: a put that came in below another node's is given
- * up. */
-static void take(struct home_part *h, const struct publish_command *c, int64_t now)
+/* The core gives the object, or the removal, a counter above all that it has seen, and tells of it when that is
+ * committed. */
+static void take(struct home_part *h, const struct publish_command *c)
 {
-    struct node *node = h->peers->server->node;
-    struct node_event seen = {.kind = EV_SEEN, .counter = c->counter};
     uint8_t key[KEY_MAX];
-    struct publication_entry e = c->entry;
-    memcpy(key, e.key.data, e.key.size);
-    e.key.data = key;
+    const struct publication_entry *e = &c->entry;
+    struct node_event seen = {.kind = EV_SEEN, .counter = c->counter};
+    struct node_event ev = {.kind = EV_TAKE,
+                            .key = {.data = key, .size = e->key.size, .ns = (uint32_t)e->key.space},
+                            .counter = e->version.counter,
+                            .removal = e->kind == PUBLICATION_TOMBSTONE};
+    memcpy(key, e->key.data, e->key.size);
+    h->sums.taken++;
     dispatch(h->peers->server, &seen);
-    if (e.kind != PUBLICATION_TOMBSTONE) {
-        h->sums.lost++;
-        drop_copy(h, &e);
-        return;
-    }
-    e.version.counter = seen.counter = node_seen(node) + 1;
-    e.fresh = false;
-    e.again = true;
-    dispatch(h->peers->server, &seen);
-    if (e.version.counter <= WIRE_COUNTER_MAX && node_seen(node) >= e.version.counter) {
-        h->sums.renumbered++;
-        publish_tell(h->publish, &e, now);
-    }
+    dispatch(h->peers->server, &ev);
+}
+
+static void known(struct home_part *h, const struct publish_command *c)
+{
+    uint8_t key[KEY_MAX];
+    const struct publication_entry *e = &c->entry;
+    uint16_t homes[HOMES_MAX];
+    uint32_t n = rendezvous_homes(h->peers->homes, rendezvous_place(&e->key), homes), i = 0;
+    while (i < n && homes[i] != c->member)
+        i++;
+    struct node_event ev = {.kind = EV_KNOWN,
+                            .key = {.data = key, .size = e->key.size, .ns = (uint32_t)e->key.space},
+                            .counter = e->version.counter,
+                            .home = (uint8_t)i,
+                            .homes = (uint8_t)n};
+    memcpy(key, e->key.data, e->key.size);
+    if (i < n)
+        dispatch(h->peers->server, &ev);
 }
 
 bool home_publish_turn(struct home_part *h, int64_t now)
@@ -212,16 +219,57 @@ bool home_publish_turn(struct home_part *h, int64_t now)
             list_step(h, c, now);
             break;
         case PUBLISH_TAKE:
-            take(h, c, now);
+            take(h, c);
             break;
         case PUBLISH_DROP:
-            h->sums.dropped += c->entry.kind == PUBLICATION_OBJECT;
+            h->sums.dropped++;
+            h->sums.lost += c->entry.version.region == h->self.region;
             drop_copy(h, &c->entry);
+            break;
+        case PUBLISH_KNOWN:
+            known(h, c);
             break;
         }
     }
     tell_dropped(h, now);
     return n == HOME_COMMANDS;
+}
+
+/* ---- renewal ---- */
+
+static void begin_renewal(struct home_part *h, int64_t now)
+{
+    const struct settings *s = &h->peers->server->settings;
+    h->renew_all = now >= h->renew_all_at;
+    h->renewing = h->renew_all || node_replaces(h->peers->server->node);
+    h->renew_cursor = 0;
+    h->renew_at = now + s->fresh_ns / 2;
+    if (h->renew_all)
+        h->renew_all_at = now + s->tombstone_ns / 2;
+    if (h->renew_at > h->renew_all_at)
+        h->renew_at = h->renew_all_at;
+}
+
+bool home_renew_turn(struct home_part *h, int64_t now)
+{
+    const struct node *node = h->peers->server->node;
+    struct publish_stat st;
+    if (!h->renewing && now >= h->renew_at && !h->confirm)
+        begin_renewal(h, now);
+    for (uint32_t i = 0; h->renewing && i < HOME_RENEW_LOOKS; i++) {
+        struct node_publication o;
+        publish_stat(h->publish, &st);
+        if (st.queued > HOME_RENEW_QUEUE)
+            return false; /* goes on when answers have come */
+        if (!node_objects_next(node, &h->renew_cursor, h->key[0], &o) || o.kind != PUBLISH_SEALED) {
+            h->renewing = false;
+        } else if (o.replaceable || h->renew_all) {
+            struct publication_entry e = entry_of(&o);
+            publish_renew(h->publish, &e, now);
+            h->sums.renewed++;
+        }
+    }
+    return h->renewing;
 }
 
 /* ---- batches from owners ---- */

@@ -4,6 +4,8 @@
  *   peers_link.c    one link: asking, answering, telling, ending
  *   peers_dial.c    which links there are: connecting, who is let in, members' ups and downs
  *   peers_report.c  what is said of them
+ *   peers_members.c MEMBERS
+ *   peers_client.c  the same without a node: a client of other nodes (peers_client.h)
  *   peers_home.c    part: the home's table, questions to it, this node's publications      home_part_*
  *   peers_serve.c   part: leases and transfers that this node gives                        serve_part_*
  *   peers_pull.c    part: what this node takes from others                                 pull_part_*
@@ -106,6 +108,7 @@ struct link {
 TAILQ_HEAD(link_list, link);
 
 struct home_part;
+struct peers_client;
 struct taking;
 struct serve_part;
 
@@ -117,7 +120,7 @@ struct peers {
     struct resolver *resolver;
     struct member *members;                   /* n_members, sorted by name */
     uint32_t n_members;                       /* 1 .. MEMBERS_MAX */
-    uint16_t self;                            /* index of this node */
+    uint16_t self;                            /* index of this node; MEMBER_NONE: a client's */
     struct rendezvous *homes;                 /* which members are home to a place */
     uint64_t revision;                        /* rendezvous_revision: of names, weights and number of homes */
     struct peer_identity identity;            /* what this node says in HELLO */
@@ -125,7 +128,10 @@ struct peers {
     uint64_t clients[PEERS_CLIENTS_MAX / 64]; /* bit i: the number PEERS_CLIENTS + i is in use */
     uint32_t serial;                          /* of the last link */
     bool readable;                            /* the descriptor is, or the last turn said so */
+    bool hurry;                               /* something is done that is to be told at once */
+    bool heard;                               /* in the last turn something had come */
     bool again;                               /* somebody wants another turn at once */
+    int64_t due;                              /* CLOCK_MONOTONIC ns: of the next turn by time */
     bool stopping, broken;
     uint64_t seen, seen_told;    /* greatest version counter heard; given to the core */
     struct transport_stats last; /* when strangers were told of */
@@ -137,6 +143,7 @@ struct peers {
     struct home_part *home;
     struct taking *pull;
     struct serve_part *serve;
+    struct peers_client *client;      /* not NULL: there is no node; home and serve are NULL then */
     uint8_t buffer[WIRE_MESSAGE_MAX]; /* to encode a message in, for the next link_ask, link_answer or link_tell */
 };
 
@@ -180,7 +187,7 @@ extern peers_request_fn *const peers_requests[WIRE_OPS];
 
 peers_request_fn serve_part_lease, serve_part_renew, serve_part_release, serve_part_state, serve_part_corrupt;
 peers_request_fn serve_part_sums;
-peers_request_fn home_part_ask, home_part_publish;
+peers_request_fn home_part_ask, home_part_publish, members_part_list;
 peers_request_fn pull_part_recall;
 
 /* A member or client has come up, with another incarnation or not, or has gone. After down, every link_ask of it has
@@ -204,6 +211,9 @@ int home_part_ask_self(struct peers *p, const struct pull_key *keys, uint32_t n,
 
 /* Nobody waits for an answer to these any more. */
 void home_waits_gone(struct peers *p, uint64_t session);
+/* This node was away for long, and what it has is not confirmed yet: it gives no leases. */
+bool home_part_held(const struct peers *p);
+
 void home_part_metrics(const struct peers *p, FILE *f);
 
 int home_part_open(struct peers *p, char *why, size_t why_size);
@@ -228,13 +238,15 @@ void serve_part_served(struct peers *p, struct link *from, uint64_t lease, uint6
 /* Leases for `from` of n keys (1 to LEASE_KEYS_MAX) that are asked for in another way than by LEASE: grants as
  * CMD_LEASED has them, one a key. `done` is called exactly once: from within, or later, in dispatch context too; n = 0:
  * there are none (the link has ended, the node stops, too much waits). ttl_ns 0: the default. Turn context. -EINVAL,
- * -ENOMEM: done is not called. */
+ * -ENOMEM, BERTH_ENOTNOW (home_part_held): done is not called. */
 typedef void serve_granted_fn(void *arg, const struct lease_grant *grants, uint32_t n);
 int serve_part_grant(struct peers *p, struct link *from, const struct key_ref *keys, uint32_t n, int64_t ttl_ns,
                      serve_granted_fn *done, void *arg);
 /* A grant with status 0, as messages have it. */
 void serve_part_lease_of(const struct lease_grant *g, struct wire_lease *out);
 void serve_part_metrics(const struct peers *p, FILE *f);
+
+void pull_part_metrics(const struct peers *p, FILE *f);
 
 int pull_part_open(struct peers *p, char *why, size_t why_size);
 void pull_part_close(struct peers *p);
@@ -243,7 +255,14 @@ void pull_part_turn(struct peers *p, int64_t now);
 void pull_part_up(struct peers *p, uint16_t number, const struct peer_identity *other);
 void pull_part_down(struct peers *p, uint16_t number, uint32_t serial, int32_t status);
 
-/* ---- between peers.c, peers_link.c, peers_report.c ---- */
+/* ---- between peers.c, peers_link.c, peers_report.c, peers_client.c ---- */
+
+/* peers.c. listen: HOST:PORT, or NULL: nothing is listened on and nothing shown. */
+int peers_open_transport(struct peers *p, const char *listen, char *why, size_t why_size);
+/* From the members, with k homes a key: homes and revision. */
+int peers_make_homes(struct peers *p, uint32_t k);
+/* Greatest version counter seen here, for every message (rule 28). */
+uint64_t peers_counter(const struct peers *p);
 
 /* peers_link.c */
 void link_event(struct link *l, const struct peer_event *ev);

@@ -18,6 +18,7 @@ peers_request_fn *const peers_requests[WIRE_OPS] = {
     [WIRE_LEASE] = serve_part_lease,    [WIRE_RENEW] = serve_part_renew,     [WIRE_RELEASE] = serve_part_release,
     [WIRE_STATE] = serve_part_state,    [WIRE_CORRUPT] = serve_part_corrupt, [WIRE_ASK] = home_part_ask,
     [WIRE_PUBLISH] = home_part_publish, [WIRE_RECALL] = pull_part_recall,    [WIRE_SUMS] = serve_part_sums,
+    [WIRE_MEMBERS] = members_part_list,
 };
 
 /* ---- finding ---- */
@@ -165,9 +166,10 @@ static void on_request(struct link *l, const struct peer_command *c)
 {
     unsigned op = c->message->head.op;
     peers_request_fn *run = op < WIRE_OPS ? peers_requests[op] : NULL;
+    bool served = !l->peers->client || (op == WIRE_RECALL && l->peers->pull); /* who has no node serves nothing */
     if (!l->up || l->closing)
         return;
-    if (run)
+    if (run && served)
         run(l->peers, l, c->message, c->reader, c->deadline);
     else
         link_refuse(l, op, c->id, -EOPNOTSUPP);
@@ -297,7 +299,7 @@ int link_ask(struct peers *p, uint16_t number, void *message, size_t n, int64_t 
     if (l->free_asked == PEER_PENDING_MAX)
         return -EAGAIN;
     uint16_t place = l->free_asked;
-    peer_counter(l->peer, node_seen(p->server->node));
+    peer_counter(l->peer, peers_counter(p));
     int e = peer_ask(l->peer, message, n, deadline, until, place, peers_mono(p), NULL);
     if (e < 0)
         return e == -EBUSY ? -EAGAIN : e;
@@ -309,7 +311,7 @@ int link_ask(struct peers *p, uint16_t number, void *message, size_t n, int64_t 
 
 int link_answer(struct link *l, uint64_t id, void *message, size_t n)
 {
-    peer_counter(l->peer, node_seen(l->peers->server->node));
+    peer_counter(l->peer, peers_counter(l->peers));
     int e = peer_answer(l->peer, message, n, id);
     return e < 0 ? e : send_queued(l, message);
 }
@@ -333,7 +335,7 @@ int link_refuse(struct link *l, unsigned op, uint64_t id, int32_t status)
 
 int link_tell(struct link *l, void *message, size_t n)
 {
-    peer_counter(l->peer, node_seen(l->peers->server->node));
+    peer_counter(l->peer, peers_counter(l->peers));
     int e = peer_tell(l->peer, message, n);
     return e < 0 ? e : send_queued(l, message);
 }

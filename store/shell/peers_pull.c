@@ -7,13 +7,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 #define REQUESTS_MAX 1024u
+#define CLIENT_REQUESTS_MAX 4096u /* more than one handle's reply ring has room for: none is refused */
 #define KEYS_AT_A_TIME (16u << 10)
 #define LEASES_AT_A_TIME 4096u
-#define WAIT_MIN_NS INT64_C(1000000)   /* pauses of a pull that waits: the first, doubled up to .. */
-#define WAIT_MAX_NS INT64_C(100000000) /* .. this */
-#define READ_BYTES (32u << 20)         /* one READ up to here: its checksum is made while its bytes are in the cache */
+#define CLIENT_LEASE_BYTES (UINT64_C(1) << 30) /* of objects under idle leases; owners ask back what is too much */
+#define WAIT_MIN_NS INT64_C(1000000)           /* pauses of a pull that waits: the first, doubled up to .. */
+#define WAIT_MAX_NS INT64_C(100000000)         /* .. this */
+#define READ_BYTES (32u << 20) /* one READ up to here: its checksum is made while its bytes are in the cache */
 
 void *pull_memory(size_t bytes)
 {
@@ -176,13 +179,16 @@ static uint32_t homes_of(void *env, const struct pull_key *key, uint16_t *out, u
 static bool is_here(void *env, const struct pull_key *key)
 {
     const struct taking *q = env;
-    return node_find(q->peers->server->node, key->key) != SLOT_NONE;
+    return !q->peers->client && node_find(q->peers->server->node, key->key) != SLOT_NONE;
 }
 
 static int make_puller(struct taking *q)
 {
     const struct peers *p = q->peers;
     const struct server *s = p->server;
+    uint64_t seed = 0;
+    if (p->client && getrandom(&seed, sizeof seed, 0) < 0)
+        return -errno;
     struct pull_config config = {.self = p->self,
                                  .n_members = (uint16_t)p->n_members,
                                  .homes = homes_of,
@@ -191,12 +197,15 @@ static int make_puller(struct taking *q)
                                  .wait_min_ns = WAIT_MIN_NS,
                                  .wait_max_ns = WAIT_MAX_NS,
                                  .env = q,
-                                 .max_requests = REQUESTS_MAX,
+                                 .max_requests = p->client ? CLIENT_REQUESTS_MAX : REQUESTS_MAX,
                                  .max_keys = KEYS_AT_A_TIME,
                                  .max_leases = LEASES_AT_A_TIME,
-                                 .max_lease_bytes = s->region.pool.bytes,
+                                 .max_lease_bytes = p->client ? CLIENT_LEASE_BYTES : s->region.pool.bytes,
                                  .read_bytes = READ_BYTES,
-                                 .hash_seed = s->region.super->hash_seed};
+                                 .fresh_ns = s->settings.fresh_ns,
+                                 .window_bytes = 4 * READ_BYTES,
+                                 .source_window_bytes = 2 * READ_BYTES, /* so that a large pull never stands still */
+                                 .hash_seed = p->client ? seed : s->region.super->hash_seed};
     return pull_create(&q->puller, &config);
 }
 
@@ -210,7 +219,7 @@ int pull_part_open(struct peers *p, char *why, size_t why_size)
         TAILQ_INIT(&q->told);
         e = jobs_open(q);
         e = e ? e : pull_reads_open(q);
-        e = e ? e : replica_open(q);
+        e = e || p->client ? e : replica_open(q);
         e = e ? e : make_puller(q);
     }
     if (e < 0)
@@ -265,7 +274,8 @@ void pull_part_turn(struct peers *p, int64_t now)
     if (pull_timer(q->puller) <= now)
         pull_give(q, &(struct pull_event){.kind = EV_PULL_TICK});
     pull_hash_turn(q);
-    replica_turn(q);
+    if (!q->peers->client)
+        replica_turn(q);
     settle(q);
     if (!TAILQ_EMPTY(&q->hashes) || !TAILQ_EMPTY(&q->told))
         p->again = true;

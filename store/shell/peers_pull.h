@@ -6,6 +6,7 @@
  *   peers_pull_watch.c WATCH: who writes a key that is nowhere yet
  *   peers_pull_read.c  READ, CANCEL_READ, HASH
  *   peers_pull_job.c   MSG_PULL and MSG_CANCEL of clients
+ *   peers_pull_report.c  what is said of it
  *   peers_replica.c    RESERVE, SEAL, ABORT: the core's session NODE_PULLER
  *
  * The puller's commands are carried out one by one before its next event (replication/pull.h); what they lead to at

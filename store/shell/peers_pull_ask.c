@@ -1,4 +1,5 @@
 /* peers_pull_ask.c: the puller's requests as messages to members, and their answers as its events. */
+#include "store/shell/peers_client.h"
 #include "store/shell/peers_pull.h"
 #include "store/slot.h"
 
@@ -50,6 +51,8 @@ static void ask(struct taking *q, const struct pull_command *c, struct question 
     if (x->n && deadline < INT64_MAX - PULL_FORGET_NS)
         until += PULL_FORGET_NS; /* the puller gives up at the deadline; a lease that comes later is to be released */
     int e = bytes < 0 ? (int)bytes : link_ask(p, c->member, p->buffer, (size_t)bytes, deadline, until, answered, x);
+    if (e == -ENOTCONN)
+        e = client_park(p, c->member, p->buffer, (size_t)bytes, deadline, until, answered, x);
     if (e < 0) {
         pull_tell_plain(q, x->tells, x->id, e);
         free(x);
@@ -203,15 +206,14 @@ static void read_lease(const struct peers *p, uint16_t member, int32_t status, c
                                       .segment_log2 = l->segment};
 }
 
-/* Any member may know: where they are too many to be named, the puller takes it for a home that says nothing. */
+/* Any member may know. */
 static void everyone(const struct peers *p, struct pull_answer *out, uint16_t *missing)
 {
     for (uint32_t i = 0; i < p->n_members; i++) {
         if (i != p->self && out->n_missing < PULL_MISSING_MAX)
             missing[out->n_missing++] = (uint16_t)i;
     }
-    if (p->n_members - 1 > PULL_MISSING_MAX)
-        out->n_missing = PULL_MISSING_MAX + 1;
+    out->many = p->n_members - (p->self < p->n_members) > PULL_MISSING_MAX;
 }
 
 static void read_answer(const struct peers *p, uint16_t member, const struct wire_answer *from, struct pull_answer *out,
@@ -238,7 +240,8 @@ static void read_answer(const struct peers *p, uint16_t member, const struct wir
             everyone(p, out, missing);
             return;
         }
-        out->n_missing = from->flags & WIRE_MORE ? PULL_MISSING_MAX + 1 : from->n;
+        out->many = from->flags & WIRE_MORE;
+        out->n_missing = from->n;
         memcpy(missing, from->missing, from->n * sizeof *missing);
     }
 }

@@ -6,6 +6,7 @@
  * buffer that their connection has registered; where it has none of this number, as after a new attachment, the answer
  * waits until what was begun over the earlier one writes no more: the client goes on to use the memory then.
  */
+#include "store/shell/peers_client.h"
 #include "store/shell/peers_pull.h"
 
 #include "store/berth.h"
@@ -13,6 +14,7 @@
 #include "store/shell/session.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -23,6 +25,9 @@
 _Static_assert((int)MSG_PULL_VERIFY == (int)PULL_VERIFY && (int)MSG_PULL_WAIT == (int)PULL_WAIT &&
                    (int)MSG_PULL_FRESH == (int)PULL_FRESH && (int)MSG_PULL_PREFIX == (int)PULL_PREFIX,
                "flags are passed on");
+_Static_assert((int)MSG_PULL_PHASES == (int)PULL_PHASES && (int)BERTH_PHASES == (int)PULL_PHASES &&
+                   (int)BERTH_PHASE_TRANSFER == (int)PULL_TRANSFER && (int)BERTH_PHASE_TOTAL == (int)PULL_TOTAL,
+               "phases are passed on in their order");
 _Static_assert((int)MSG_PULL_REPLICA == (int)PULL_REPLICA && (int)MSG_PULL_BUFFER == (int)PULL_BUFFER, "kinds, too");
 _Static_assert(MSG_PULL_RANGES == PULL_RANGES_MAX, "and bounds");
 _Static_assert(MSG_PULL_KEYS <= PULL_KEYS_MAX, "a message is one request");
@@ -39,6 +44,8 @@ struct job {
     struct buffer *buffer;    /* that it writes into, or NULL; this is one of its users */
     int32_t refused;          /* its answer, once the session's orphans are quiet; 0: it is none yet */
     uint32_t count;
+    void *key; /* STAT: the key, of .. */
+    uint32_t key_size, ns;
     bool orphan;    /* nobody is to be answered */
     bool to_cancel; /* in the next turn */
     bool has_cancel;
@@ -60,6 +67,7 @@ static void job_free(struct taking *q, struct job *j)
         q->peers->again = true;
     }
     free(j->message);
+    free(j->key);
     free(j);
 }
 
@@ -73,9 +81,10 @@ void jobs_close(struct taking *q)
 
 /* ---- answers ---- */
 
-static struct msg_reply *reply_new(struct server *s, const struct msg_head *request, uint32_t count)
+/* flags: of the request. */
+static struct msg_reply *reply_new(struct server *s, const struct msg_head *request, uint32_t flags, uint32_t count)
 {
-    size_t bytes = sizeof(struct msg_reply) + count * sizeof(struct msg_pulled);
+    size_t bytes = sizeof(struct msg_reply) + count * msg_pulled_bytes(flags);
     struct msg_reply *r = pull_memory(bytes);
     r->head = (struct msg_head){.bytes = (uint32_t)bytes, .op = request->op, .id = request->id};
     r->head.stamp = (uint64_t)server_clock(s);
@@ -83,9 +92,9 @@ static struct msg_reply *reply_new(struct server *s, const struct msg_head *requ
     return r;
 }
 
-static void show(const struct pull_result *from, struct msg_pulled *to)
+static void show(const struct pull_result *from, int status, struct msg_pulled *to)
 {
-    *to = (struct msg_pulled){.status = from->status,
+    *to = (struct msg_pulled){.status = status,
                               .member = from->member,
                               .size = from->size,
                               .moved = from->moved,
@@ -94,6 +103,50 @@ static void show(const struct pull_result *from, struct msg_pulled *to)
                               .region = from->version.region};
     to->flags = (uint16_t)((from->verified ? MSG_PULLED_VERIFIED : 0) | (from->shared ? MSG_PULLED_SHARED : 0) |
                            (from->status == BERTH_KEPT ? MSG_PULLED_LOCAL : 0));
+}
+
+static void show_record(const struct taking *q, const struct pull_result *from, struct msg_pull_record *to)
+{
+    bool came = from->member < q->peers->n_members;
+    *to = (struct msg_pull_record){.lease = from->lease, .requests = from->requests, .stale = from->stale};
+    if (came)
+        snprintf(to->source, sizeof to->source, "%s", q->peers->members[from->member].name);
+    if (came && from->transport)
+        snprintf(to->transport, sizeof to->transport, "%s", from->transport);
+    for (unsigned i = 0; i < MSG_PULL_PHASES; i++)
+        to->phase_ns[i] = from->phase_ns[i];
+}
+
+/* A client's STAT is a pull of nothing. What only the owner's index has stays 0. */
+static void answer_stat(struct session *to, const struct job *j, const struct pull_result *from)
+{
+    size_t padded = (j->key_size + 7u) & ~7u, bytes = sizeof(struct msg_reply) + sizeof(struct msg_stat) + padded;
+    struct msg_reply *r = from->status < 0 ? NULL : pull_memory(bytes);
+    struct msg_stat stat = {.counter = from->version.counter,
+                            .region = from->version.region,
+                            .checksum = from->checksum,
+                            .lineage = from->lineage,
+                            .size = (uint32_t)from->size,
+                            .ns = j->ns,
+                            .key_size = (uint16_t)j->key_size};
+    if (!r) {
+        session_answer(to, &j->head, from->status, 0);
+        return;
+    }
+    r->head = (struct msg_head){.bytes = (uint32_t)bytes, .op = j->head.op, .id = j->head.id};
+    r->head.stamp = (uint64_t)server_clock(to->server);
+    memcpy(r + 1, &stat, sizeof stat);
+    memcpy((uint8_t *)(r + 1) + sizeof stat, j->key, j->key_size);
+    session_reply(to, r);
+    free(r);
+}
+
+/* A client that reaches nobody says so, and one whose list is out of date has to be opened anew. */
+static int status_of(const struct peers *p, int status)
+{
+    if (!p->client || status != BERTH_EUNSURE)
+        return status;
+    return p->client->changed ? BERTH_ERESTART : client_has_link(p) ? status : BERTH_ENODE;
 }
 
 void job_done(struct taking *q, const struct pull_command *c)
@@ -108,12 +161,19 @@ void job_done(struct taking *q, const struct pull_command *c)
     if (!j)
         return;
     struct session *to = j->orphan ? NULL : sessions_find(s, j->session);
-    if (to) {
-        struct msg_reply *r = reply_new(s, &j->head, c->n);
+    if (to && j->head.op == MSG_STAT) {
+        struct pull_result result = c->results[0];
+        result.status = status_of(q->peers, result.status);
+        answer_stat(to, j, &result);
+    } else if (to) {
+        struct msg_reply *r = reply_new(s, &j->head, j->head.flags, c->n);
         struct msg_pulled *pulled = (struct msg_pulled *)(r + 1);
+        struct msg_pull_record *record = (struct msg_pull_record *)(pulled + c->n);
         bool prefix = j->head.flags & PULL_PREFIX; /* begin() keeps the request's flags there */
         for (uint32_t i = 0; i < c->n; i++) {
-            show(&c->results[i], &pulled[i]);
+            show(&c->results[i], status_of(q->peers, c->results[i].status), &pulled[i]);
+            if (j->head.flags & MSG_PULL_RECORD)
+                show_record(q, &c->results[i], &record[i]);
             r->status += !prefix && c->results[i].status >= 0;
         }
         r->status += prefix ? (int32_t)c->run : 0;
@@ -128,7 +188,7 @@ void job_done(struct taking *q, const struct pull_command *c)
 /* Nothing is known of any key. */
 static void answer_absent(struct session *to, const struct msg_pull *m)
 {
-    struct msg_reply *r = reply_new(to->server, &m->head, m->count);
+    struct msg_reply *r = reply_new(to->server, &m->head, m->flags, m->count);
     struct msg_pulled *pulled = (struct msg_pulled *)(r + 1);
     for (uint32_t i = 0; i < m->count; i++)
         pulled[i] = (struct msg_pulled){.status = -ENOENT, .member = UINT16_MAX};
@@ -137,6 +197,15 @@ static void answer_absent(struct session *to, const struct msg_pull *m)
 }
 
 /* ---- requests: from dispatch ---- */
+
+static void keep_key(struct job *j)
+{
+    const struct msg_pull_key *k = (const struct msg_pull_key *)(j->message + 1);
+    j->key_size = k->key_size;
+    j->ns = k->ns;
+    j->key = pull_memory(k->key_size);
+    memcpy(j->key, msg_pull_name(k), k->key_size);
+}
 
 /* Whether everything that is to be written lies in the buffer. */
 static bool within(const struct buffer *b, const struct msg_pull *m)
@@ -166,6 +235,8 @@ static void job_new(struct peers *p, const struct session *from, const struct ms
     j->refused = refused;
     j->message = pull_memory(m->head.bytes);
     memcpy(j->message, m, m->head.bytes);
+    if (m->head.op == MSG_STAT)
+        keep_key(j);
     TAILQ_INSERT_TAIL(&q->jobs, j, entry);
     pull_table_add(&q->jobs_by_id, &j->by_id, pull_table_mix(j->id));
     q->jobs_due = true;
@@ -230,6 +301,10 @@ void peers_session_gone(struct peers *p, uint64_t session)
 /* A copy that is here is the answer, but for FRESH, where the home has to say that it knows of none that is newer. */
 static void look(const struct server *s, const struct msg_pull *m, struct pull_key *k)
 {
+    if (!s) { /* a client's: which namespaces are replaceable is not known, but the default one is not */
+        k->flags = k->key.ns ? PULL_REPLACEABLE : 0;
+        return;
+    }
     bool replaceable = node_namespace_replaceable(s->node, k->key.ns);
     uint32_t slot = node_find(s->node, k->key);
     k->flags = replaceable ? PULL_REPLACEABLE : 0;
@@ -267,7 +342,7 @@ static void begin(struct taking *q, struct job *j, bool more)
                                    .keys = keys,
                                    .n_keys = m->count,
                                    .destination = m->kind == MSG_PULL_REPLICA ? PULL_REPLICA : PULL_BUFFER,
-                                   .flags = m->flags,
+                                   .flags = m->flags & ~(uint32_t)MSG_PULL_RECORD,
                                    .sample = s->settings.verify,
                                    .lineage = m->lineage,
                                    .deadline = m->head.deadline,

@@ -1,13 +1,14 @@
 /* peers_pull_read.c: the puller's READs as transfers, and checksums of what they brought. */
+#include "store/copy.h"
 #include "store/shell/peers_pull.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <xxhash.h>
 
-#define HASH_TURN_BYTES (4u << 20) /* hashed at a time: well below a millisecond of the node's thread */
+#define HASH_TURN_BYTES (512u << 10) /* hashed at a time: some tens of microseconds of the node's thread */
 #define READ_CHAINS 4096u
+#define SMALL_READ (16u << 10) /* the transport sends such ahead of others */
 
 struct read_op {
     struct told told;
@@ -16,8 +17,8 @@ struct read_op {
     struct transfer t;
     struct iovec to;
     uint64_t id;
-    XXH3_state_t *hash; /* of what has come so far; NULL: no memory, the puller hashes it afterwards */
-    uint64_t hashed;    /* bytes */
+    struct checksum *hash; /* of what has come so far; NULL: of no use, or no memory: the puller hashes it afterwards */
+    uint64_t hashed;       /* bytes */
     uint64_t sum;
 };
 
@@ -25,7 +26,7 @@ struct hash_op {
     struct told told;
     TAILQ_ENTRY(hash_op) entry;
     struct pull_target target;
-    XXH3_state_t *hash;
+    struct checksum *hash;
     struct pull_part *parts;
     uint8_t *scratch;     /* the puller's, until this has been told */
     uint32_t n_parts, at; /* at: the current one */
@@ -63,15 +64,23 @@ static struct read_op *read_find(const struct taking *q, uint64_t id)
 static void drop_read(struct told *t)
 {
     struct read_op *r = CONTAINER(t, struct read_op, told);
-    XXH3_freeState(r->hash);
+    checksum_free(r->hash);
     free(r);
 }
 
-static void tell_read(struct read_op *r, int status, uint64_t copied)
+/* Over tcp every byte that has come was copied from a socket's buffers into its destination by the kernel, on a CPU of
+ * this node. */
+static void tell_read(struct read_op *r, int status)
 {
-    r->told.ev = (struct pull_event){.kind = EV_PULL_READ, .id = r->id, .status = status, .copied = copied};
+    r->told.ev = (struct pull_event){.kind = EV_PULL_READ,
+                                     .id = r->id,
+                                     .status = status,
+                                     .received = r->t.received,
+                                     .copied = r->t.received,
+                                     .began = r->t.asked_ns,
+                                     .ended = r->t.completed_ns};
     if (status == 0 && r->hash && r->hashed == r->t.bytes) {
-        r->sum = XXH3_64bits_digest(r->hash);
+        r->sum = checksum_sum(r->hash);
         r->told.ev.sums = &r->sum;
     }
     r->told.drop = drop_read;
@@ -82,7 +91,7 @@ static void progress(struct transfer *t, uint64_t offset, const void *at, size_t
 {
     struct read_op *r = t->owner;
     if (r->hash && offset == r->hashed) {
-        XXH3_64bits_update(r->hash, at, n);
+        checksum_add(r->hash, at, n);
         r->hashed += n;
     }
 }
@@ -91,7 +100,8 @@ static void complete(struct transfer *t)
 {
     struct read_op *r = t->owner;
     pull_table_remove(&r->part->reads, &r->by_id);
-    tell_read(r, t->status, t->received); /* over tcp the kernel copies on a CPU of this node */
+    r->part->peers->hurry |= t->bytes <= SMALL_READ;
+    tell_read(r, t->status);
 }
 
 void pull_read(struct taking *q, const struct pull_command *c)
@@ -113,16 +123,14 @@ void pull_read(struct taking *q, const struct pull_command *c)
                              .progress = progress,
                              .complete = complete,
                              .owner = r};
-    r->hash = c->whole ? XXH3_createState() : NULL;
-    if (r->hash)
-        XXH3_64bits_reset(r->hash);
+    r->hash = c->sum ? checksum_create() : NULL;
     pull_table_add(&q->reads, &r->by_id, pull_table_mix(r->id));
     int e = !to                                  ? -EFAULT
             : !l || !l->connection || l->closing ? -ENOTCONN
                                                  : p->transport->read(p->context, l->connection, &r->t);
     if (e < 0) {
         pull_table_remove(&q->reads, &r->by_id);
-        tell_read(r, e, 0);
+        tell_read(r, e);
     }
     p->again = true;
 }
@@ -139,7 +147,7 @@ void pull_cancel_read(struct taking *q, const struct pull_command *c)
 static void drop_hash(struct told *t)
 {
     struct hash_op *h = CONTAINER(t, struct hash_op, told);
-    XXH3_freeState(h->hash);
+    checksum_free(h->hash);
     free(h->parts);
     free(h->sums);
     free(h);
@@ -162,14 +170,12 @@ void pull_hash(struct taking *q, const struct pull_command *c)
     h->scratch = c->scratch;
     h->parts = pull_memory(c->n * sizeof *h->parts);
     h->sums = pull_memory(c->n * sizeof *h->sums);
-    h->hash = XXH3_createState();
+    h->hash = checksum_create();
     memcpy(h->parts, c->parts, c->n * sizeof *h->parts);
     h->told.ev = (struct pull_event){.kind = EV_PULL_HASHED, .id = c->id};
     h->told.drop = drop_hash;
     TAILQ_INSERT_TAIL(&q->hashes, h, entry);
-    if (h->hash)
-        XXH3_64bits_reset(h->hash);
-    else
+    if (!h->hash)
         hash_end(q, h, -ENOMEM);
     q->peers->again = true;
 }
@@ -185,13 +191,13 @@ static uint64_t hash_piece(struct taking *q, struct hash_op *h, uint64_t room)
         hash_end(q, h, -EFAULT);
         return room;
     }
-    XXH3_64bits_update(h->hash, at, n);
+    checksum_add(h->hash, at, n);
     h->done += n;
     if (h->done < part->length)
         return n;
     if (part->last) {
-        h->sums[h->n_sums++] = XXH3_64bits_digest(h->hash);
-        XXH3_64bits_reset(h->hash);
+        h->sums[h->n_sums++] = checksum_sum(h->hash);
+        checksum_begin(h->hash);
     }
     h->done = 0;
     if (++h->at == h->n_parts)

@@ -116,5 +116,8 @@ void pull_watch(struct taking *q, const struct pull_command *c)
         if (i != p->self && p->members[i].link)
             ask_member(w, (uint16_t)i, &c->keys[0].key, until + WATCH_SLACK_NS);
     }
-    core_wait(q, &c->keys[0].key, false, until, waited, dropped, w); /* has the place that w began with */
+    if (p->client) /* no core: nothing is written here */
+        tell_watched(w, -ENOENT);
+    else
+        core_wait(q, &c->keys[0].key, false, until, waited, dropped, w); /* has the place that w began with */
 }

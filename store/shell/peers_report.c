@@ -154,6 +154,25 @@ static const struct metric metrics[] = {
     {"peer_timeouts_total", "counter", "Requests that the peer did not answer in time.", m_timeouts},
 };
 
+/* What a transport's bytes cost a CPU of this node: received ones are copied by the kernel into their destination, or
+ * away; sent ones into the socket, but those of sendfile, of which the kernel passes references on. */
+static void transport_metrics(const struct peers *p, const struct transport_stats *ts, FILE *f)
+{
+    const struct {
+        const char *kind;
+        uint64_t bytes;
+    } all[] = {{"received", ts->bytes_received},
+               {"drained", ts->bytes_drained},
+               {"sent", ts->bytes_send},
+               {"sendfile", ts->bytes_sendfile}};
+    fputs("# HELP berth_transport_bytes_total Bytes moved: received into destinations, received and thrown away, sent "
+          "by copying (messages included), sent by sendfile.\n# TYPE berth_transport_bytes_total counter\n",
+          f);
+    for (unsigned i = 0; i < sizeof all / sizeof all[0]; i++)
+        fprintf(f, "berth_transport_bytes_total{transport=\"%s\",kind=\"%s\"} %" PRIu64 "\n", p->transport->name,
+                all[i].kind, all[i].bytes);
+}
+
 void peers_metrics(const struct peers *p, FILE *f)
 {
     for (unsigned i = 0; p && i < sizeof metrics / sizeof *metrics; i++) {
@@ -174,6 +193,8 @@ void peers_metrics(const struct peers *p, FILE *f)
             "# HELP berth_peer_strangers_total Connections to the peers' port that were closed: no peer of this node.\n"
             "# TYPE berth_peer_strangers_total counter\nberth_peer_strangers_total %" PRIu64 "\n",
             ts.strangers + ts.protocol + ts.crowded_out);
+    transport_metrics(p, &ts, f);
     serve_part_metrics(p, f);
+    pull_part_metrics(p, f);
     home_part_metrics(p, f);
 }

@@ -64,6 +64,7 @@ void serve_part_release(struct peers *p, struct link *from, const struct wire_me
     struct lease_event ev = serve_from(from);
     struct wire_item item;
     bool more = true;
+    uint64_t before = node_lease_uses(p->server->node);
     (void)m, (void)deadline;
     while (more) {
         ev.n = 0;
@@ -73,6 +74,8 @@ void serve_part_release(struct peers *p, struct link *from, const struct wire_me
         if (ev.n)
             give(p->serve, EV_RELEASE, &ev);
     }
+    /* Only the core knows which of the leases are the peer's, and so which uses count. */
+    serve_sums_of(p->serve, from->number)->gets += node_lease_uses(p->server->node) - before;
 }
 
 /* Rule 21. A slot that no lease keeps is none that the reader could have read in time. */
@@ -243,6 +246,7 @@ int serve_part_admit(struct peers *p, struct link *from, const struct transport_
     if (!v)
         return -EAGAIN;
     v->bytes = want->bytes;
+    v->began = peers_mono(p);
     int32_t status = begin(s, from, want, *token);
     if (status < 0) {
         serving_end(s, v);
@@ -251,6 +255,17 @@ int serve_part_admit(struct peers *p, struct link *from, const struct transport_
         sums->serves++;
     }
     return status;
+}
+
+static void time_service(struct serve_part *s, struct serve_sums *sums, const struct serving *v)
+{
+    int64_t took = peers_mono(s->peers) - v->began;
+    uint64_t ns = took > 0 ? (uint64_t)took : 0;
+    unsigned i = ns ? 63u - (unsigned)__builtin_clzll(ns) : 0;
+    sums->service_ns += ns;
+    s->service.count++;
+    s->service.sum_ns += ns;
+    s->service.bucket[i < 40 ? i : 39]++;
 }
 
 void serve_part_served(struct peers *p, struct link *from, uint64_t lease, uint64_t token, int status)
@@ -267,6 +282,8 @@ void serve_part_served(struct peers *p, struct link *from, uint64_t lease, uint6
     sums->served += status == 0;
     sums->broken += status < 0;
     sums->bytes += status == 0 ? v->bytes : 0;
+    if (status == 0)
+        time_service(s, sums, v);
     serving_end(s, v);
     give(s, EV_SERVE_END, &ev);
 }

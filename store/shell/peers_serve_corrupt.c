@@ -4,6 +4,7 @@
  */
 #include "store/shell/peers_serve_internal.h"
 
+#include "store/copy.h"
 #include "store/shell/log.h"
 #include "store/slot.h"
 
@@ -59,7 +60,7 @@ void serve_part_corrupt(struct peers *p, struct link *from, const struct wire_me
 
 static void next(struct serve_part *s)
 {
-    XXH3_freeState(s->hash);
+    checksum_free(s->hash);
     s->hash = NULL;
     s->suspects_at = (s->suspects_at + 1) % SUSPECTS_MAX;
     s->suspects--;
@@ -75,9 +76,7 @@ static bool begin(struct serve_part *s, const struct suspect *x)
     s->slot = slot;
     s->word = slot_load(&server->region.headers[slot]);
     s->hashed = 0;
-    s->hash = word_state(s->word) == SLOT_READY ? XXH3_createState() : NULL;
-    if (s->hash)
-        XXH3_64bits_reset(s->hash);
+    s->hash = word_state(s->word) == SLOT_READY ? checksum_create() : NULL;
     return s->hash != NULL;
 }
 
@@ -97,7 +96,7 @@ static void say(const struct serve_part *s, const struct suspect *x, bool damage
 static void judge(struct serve_part *s, const struct suspect *x, int64_t now)
 {
     const struct slot_header *h = &s->peers->server->region.headers[s->slot];
-    bool damaged = XXH3_64bits_digest(s->hash) != h->checksum;
+    bool damaged = checksum_sum(s->hash) != h->checksum;
     say(s, x, damaged);
     if (!damaged) {
         s->cleared[s->cleared_at++ % CLEARED_MAX] = (struct cleared){.counter = x->counter,
@@ -129,7 +128,7 @@ bool corrupt_turn(struct serve_part *s, int64_t now)
     if (slot_load(h) == s->word) {
         const uint8_t *data = (const uint8_t *)r->pool.base + (uint64_t)h->page * PAGE_BYTES;
         uint64_t left = h->size - s->hashed, n = left < SUSPECT_PIECE ? left : SUSPECT_PIECE;
-        XXH3_64bits_update(s->hash, data + s->hashed, n);
+        checksum_add(s->hash, data + s->hashed, n);
         s->hashed += n;
         if (n < left)
             return true;
@@ -141,5 +140,5 @@ bool corrupt_turn(struct serve_part *s, int64_t now)
 
 void corrupt_free(struct serve_part *s)
 {
-    XXH3_freeState(s->hash);
+    checksum_free(s->hash);
 }

@@ -41,6 +41,7 @@ struct promise {
 struct serving {
     uint32_t generation, next;
     uint64_t bytes;
+    int64_t began; /* CLOCK_MONOTONIC ns */
     bool used;
 };
 
@@ -54,6 +55,10 @@ struct serve_sums {
     uint64_t serves;         /* transfers that began */
     uint64_t served;         /* that were received whole */
     uint64_t bytes;          /* of those */
+    uint64_t service_ns;     /* of those, from the admission until the receiver had it all */
+    uint64_t leases;         /* given */
+    uint64_t lease_refusals; /* asked for and not given: too many, the object goes, no memory */
+    uint64_t gets;           /* reads from this node's copies, as the peer reported them with its releases */
     uint64_t refused;        /* READs without a lease, or outside of it */
     uint64_t broken;         /* given up by the reader, or the connection ended */
     uint64_t recalls;        /* leases asked back */
@@ -81,14 +86,15 @@ struct serve_part {
     uint32_t servings_used, servings_room, serving_free;
     struct orphan *orphan;
     uint32_t orphans, orphans_room;
-    struct serve_sums *sums; /* a member each, and all clients together at n_members */
-    bool answered;           /* CMD_SERVE has come: */
+    struct serve_sums *sums;       /* a member each, and all clients together at n_members */
+    struct node_histogram service; /* of transfers that were received whole, ns from the admission */
+    bool answered;                 /* CMD_SERVE has come: */
     int32_t serve_status;
     struct lease_grant serve_grant;
     struct suspect *suspect; /* SUSPECTS_MAX, a ring */
     uint32_t suspects_at, suspects;
-    void *hash;    /* XXH3 state of the first suspect; NULL: not begun */
-    uint32_t slot; /* of it, with its state word when it began */
+    struct checksum *hash; /* of the first suspect; NULL: not begun */
+    uint32_t slot;         /* of it, with its state word when it began */
     uint64_t word;
     uint64_t hashed; /* bytes */
     struct cleared cleared[CLEARED_MAX];

@@ -183,9 +183,20 @@ static void renewed(struct serve_part *s, struct promise *q, const struct lease_
     promise_end(s, q);
 }
 
+static void count_leases(struct serve_part *s, const struct lease_answer *a)
+{
+    struct serve_sums *sums = serve_sums_of(s, a->peer);
+    for (uint32_t i = 0; a->status == 0 && i < a->n; i++) {
+        sums->leases += a->grant[i].status == 0;
+        sums->lease_refusals += a->grant[i].status != 0 && a->grant[i].status != -ENOENT;
+    }
+}
+
 void promise_answered(struct serve_part *s, const struct node_command *c)
 {
     uint32_t part;
+    if (c->kind == CMD_LEASED)
+        count_leases(s, c->lease);
     struct promise *q = promise_find(s, c->lease->request, &part);
     if (!q) {
         if (c->kind == CMD_LEASED)
@@ -308,6 +319,10 @@ void serve_part_lease(struct peers *p, struct link *from, const struct wire_mess
     struct key_ref keys[LEASE_KEYS_MAX];
     struct wire_item item;
     uint32_t n = 0;
+    if (home_part_held(p)) {
+        link_refuse(from, WIRE_LEASE, m->head.id, BERTH_ENOTNOW);
+        return;
+    }
     while (n < LEASE_KEYS_MAX && wire_next(items, &item) == 1)
         keys[n++] = item.key;
     bool fits = WIRE_HEAD + (n + 1) * LEASED_BYTES <= from->other.largest;
@@ -327,6 +342,8 @@ int serve_part_grant(struct peers *p, struct link *from, const struct key_ref *k
 {
     if (n == 0 || n > LEASE_KEYS_MAX || p->server->dispatching)
         return -EINVAL;
+    if (home_part_held(p))
+        return BERTH_ENOTNOW;
     struct promise *q = promise_make(p->serve, PROMISE_GRANT, from, 0, n);
     if (!q)
         return -ENOMEM;

@@ -2,6 +2,7 @@
 #include "store/shell/peers_serve_internal.h"
 
 #include "store/shell/log.h"
+#include "store/shell/report.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -31,6 +32,10 @@ static struct serve_sums all(const struct peers *p)
         sum.serves += x->serves;
         sum.served += x->served;
         sum.bytes += x->bytes;
+        sum.service_ns += x->service_ns;
+        sum.leases += x->leases;
+        sum.lease_refusals += x->lease_refusals;
+        sum.gets += x->gets;
         sum.refused += x->refused;
         sum.broken += x->broken;
         sum.recalls += x->recalls;
@@ -45,6 +50,7 @@ static void put_sums(json_t *o, const struct serve_sums *x)
     put(o, "serves", x->serves);
     put(o, "served", x->served);
     put(o, "bytes_sent", x->bytes);
+    put(o, "service_ns", x->service_ns);
     put(o, "refused", x->refused);
     put(o, "broken_off", x->broken);
     put(o, "recalls", x->recalls);
@@ -65,8 +71,13 @@ json_t *peers_remote_report(const struct peers *p, const struct node_status *st)
     put(o, "serving", st->serves);
     put(o, "closed_ns", st->closed_ns > 0 ? (uint64_t)st->closed_ns : 0);
     put_sums(o, &sum);
+    if (p && p->serve)
+        json_object_set_new(o, "service", report_histogram_json(&p->serve->service));
     for (uint32_t i = 0; p && p->serve && i <= p->n_members; i++) {
         json_t *x = json_object();
+        put(x, "gets", p->serve->sums[i].gets);
+        put(x, "leases_given", p->serve->sums[i].leases);
+        put(x, "leases_refused", p->serve->sums[i].lease_refusals);
         put_sums(x, &p->serve->sums[i]);
         if (i != p->self)
             json_object_set_new(by, i < p->n_members ? p->members[i].name : "", x);
@@ -103,14 +114,13 @@ void serve_part_metrics(const struct peers *p, FILE *f)
 {
     struct node_status st;
     node_status(p->server->node, &st);
-    fprintf(f,
-            "# HELP berth_remote_gets_total Gets of peers from this node's copies, as they reported them.\n"
-            "# TYPE berth_remote_gets_total counter\nberth_remote_gets_total %" PRIu64 "\n",
-            st.counter[NODE_LEASE_USES]);
+    COUNTER("gets", gets, "Gets of the peer from this node's copies, as it reported them with its releases.");
     gauge(f, "leases", "Leases that peers have.", st.leases);
     gauge(f, "leased_bytes", "Slot bytes that leases keep.", st.leased_bytes);
     gauge(f, "leased_idle_bytes", "Slot bytes that only idle leases keep.", st.leased_idle_bytes);
     gauge(f, "serving", "Transfers to peers under way.", st.serves);
+    COUNTER("leases", leases, "Leases given to the peer.");
+    COUNTER("lease_refusals", lease_refusals, "Leases that the peer asked for and did not get of what is here.");
     COUNTER("serves", serves, "Transfers to the peer that began.");
     COUNTER("served", served, "Transfers that the peer received whole.");
     COUNTER("sent_bytes", bytes, "Payload bytes of those.");
@@ -119,4 +129,9 @@ void serve_part_metrics(const struct peers *p, FILE *f)
     COUNTER("recalls", recalls, "Leases asked back.");
     COUNTER("corrupt_reports", reports, "Objects that the peer said were damaged.");
     COUNTER("corrupt_found", found, "Of those the ones that were.");
+    fputs("# HELP berth_remote_service_seconds Time of transfers to peers, from the admission until they had it all.\n"
+          "# TYPE berth_remote_service_seconds histogram\n",
+          f);
+    report_histogram(f, "remote_service_seconds", "direction", "out", p->serve->service.bucket, 40,
+                     (double)p->serve->service.sum_ns / 1e9);
 }

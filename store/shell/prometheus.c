@@ -47,6 +47,8 @@ static void pool(FILE *f, const struct server *s, const struct node_status *st)
     gauge(f, "grants", "Slots granted for puts to come.", st->grants);
     gauge(f, "retired", "Slots that wait for readers.", st->retired);
     gauge(f, "held", "Objects with a hold.", st->held);
+    gauge(f, "tombstones", "Removals that are remembered.", st->tombstones);
+    gauge(f, "tombstones_unknown", "Of these, those that not all homes have acknowledged.", st->tombstones_unknown);
     gauge(f, "waiting", "Requests that wait for room.", st->waiting);
     gauge(f, "index_map_bytes", "Bytes of the index map.", st->index.map_bytes);
     gauge(f, "index_used_bytes", "Bytes of the index map in use.", st->index.used_bytes);
@@ -69,7 +71,7 @@ static void sessions(FILE *f, const struct server *s)
     gauge(f, "sessions_attached", "Sessions with a connection.", attached);
 }
 
-static void histogram(FILE *f, const char *name, const char *key, const char *value, const uint64_t *bucket, unsigned n,
+void report_histogram(FILE *f, const char *name, const char *key, const char *value, const uint64_t *bucket, unsigned n,
                       double sum)
 {
     uint64_t count = 0;
@@ -98,7 +100,8 @@ static void phases(FILE *f, const struct node_status *st)
         f);
     for (unsigned i = 0; i < PHASES; i++) {
         const struct node_histogram *h = &st->phase[i];
-        histogram(f, "request_phase_seconds", "phase", node_phase_names[i], h->bucket, 40, (double)h->sum_ns / 1e9);
+        report_histogram(f, "request_phase_seconds", "phase", node_phase_names[i], h->bucket, 40,
+                         (double)h->sum_ns / 1e9);
     }
 }
 
@@ -107,10 +110,13 @@ static void local(FILE *f, const struct server *s)
     struct lane_sums sums;
     report_lanes(s, &sums);
     const uint64_t *c = sums.counter;
-    counter(f, "local_gets", "Local gets: hits and misses.", c[LANE_HITS] + c[LANE_MISSES]);
-    counter(f, "local_hits", "Local gets that found their key.", c[LANE_HITS]);
-    counter(f, "local_misses", "Local gets that did not.", c[LANE_MISSES]);
-    counter(f, "local_hit_bytes", "Bytes of local hits.", c[LANE_HIT_BYTES]);
+    counter(f, "local_gets", "Gets of this node's clients: hits, pulled and misses.",
+            c[LANE_HITS] + c[LANE_PULLED] + c[LANE_MISSES]);
+    counter(f, "local_hits", "Gets that found their key in this node's pool.", c[LANE_HITS]);
+    counter(f, "local_pulled", "Gets whose key came from a peer.", c[LANE_PULLED]);
+    counter(f, "local_misses", "Gets that got nothing.", c[LANE_MISSES]);
+    counter(f, "local_hit_bytes", "Bytes of hits.", c[LANE_HIT_BYTES]);
+    counter(f, "local_pulled_bytes", "Bytes of gets whose key came from a peer.", c[LANE_PULLED_BYTES]);
     counter(f, "local_exists", "Keys asked for by exists.", c[LANE_EXISTS]);
     counter(f, "local_verify_failed", "Gets whose payload did not match its checksum.", c[LANE_VERIFY_FAILED]);
     counter(f, "local_retries", "Pins taken again because the slot changed.", c[LANE_RETRIES]);
@@ -124,7 +130,7 @@ static void local(FILE *f, const struct server *s)
     fputs("# HELP berth_local_get_seconds Time of one local get in 1,024; the sum is an estimate from the buckets.\n"
           "# TYPE berth_local_get_seconds histogram\n",
           f);
-    histogram(f, "local_get_seconds", "sampled", "1/1024", sums.get_ns, 32, sum);
+    report_histogram(f, "local_get_seconds", "sampled", "1/1024", sums.get_ns, 32, sum);
 }
 
 char *report_metrics(struct server *s)

@@ -99,6 +99,8 @@ static json_t *slots_json(const struct server *s, const struct node_status *st)
     put(o, "grants", st->grants);
     put(o, "retired", st->retired);
     put(o, "held", st->held);
+    put(o, "tombstones", st->tombstones);
+    put(o, "tombstones_unknown", st->tombstones_unknown);
     put(o, "slabs", st->slabs.slabs);
     put(o, "runs", st->slabs.runs);
     put(o, "free_units", st->slabs.free_units);
@@ -138,10 +140,12 @@ static json_t *local_json(const struct server *s)
     json_t *o = json_object();
     report_lanes(s, &sums);
     const uint64_t *c = sums.counter;
-    put(o, "gets", c[LANE_HITS] + c[LANE_MISSES]);
+    put(o, "gets", c[LANE_HITS] + c[LANE_PULLED] + c[LANE_MISSES]);
     put(o, "hits", c[LANE_HITS]);
+    put(o, "pulled", c[LANE_PULLED]);
     put(o, "misses", c[LANE_MISSES]);
     put(o, "hit_bytes", c[LANE_HIT_BYTES]);
+    put(o, "pulled_bytes", c[LANE_PULLED_BYTES]);
     put(o, "exists", c[LANE_EXISTS]);
     put(o, "verify_failed", c[LANE_VERIFY_FAILED]);
     put(o, "retries", c[LANE_RETRIES]);
@@ -156,19 +160,29 @@ static json_t *local_json(const struct server *s)
     return o;
 }
 
+json_t *report_histogram_json(const struct node_histogram *h)
+{
+    json_t *p = json_object(), *buckets = json_array();
+    unsigned used = 40;
+    put(p, "count", h->count);
+    put(p, "sum_ns", h->sum_ns);
+    json_object_set_new(p, "mean_ns", json_real(histogram_mean(h)));
+    put(p, "p50_ns", histogram_quantile(h->bucket, 40, 0.5));
+    put(p, "p99_ns", histogram_quantile(h->bucket, 40, 0.99));
+    put(p, "p999_ns", histogram_quantile(h->bucket, 40, 0.999));
+    while (used > 0 && h->bucket[used - 1] == 0)
+        used--;
+    for (unsigned i = 0; i < used; i++)
+        json_array_append_new(buckets, number(h->bucket[i]));
+    json_object_set_new(p, "buckets", buckets);
+    return p;
+}
+
 static json_t *phases_json(const struct node_status *st)
 {
     json_t *o = json_object();
-    for (unsigned i = 0; i < PHASES; i++) {
-        const struct node_histogram *h = &st->phase[i];
-        json_t *p = json_object();
-        put(p, "count", h->count);
-        json_object_set_new(p, "mean_ns", json_real(histogram_mean(h)));
-        put(p, "p50_ns", histogram_quantile(h->bucket, 40, 0.5));
-        put(p, "p99_ns", histogram_quantile(h->bucket, 40, 0.99));
-        put(p, "p999_ns", histogram_quantile(h->bucket, 40, 0.999));
-        json_object_set_new(o, node_phase_names[i], p);
-    }
+    for (unsigned i = 0; i < PHASES; i++)
+        json_object_set_new(o, node_phase_names[i], report_histogram_json(&st->phase[i]));
     return o;
 }
 
@@ -253,8 +267,9 @@ static char *report_status(const struct server *s)
     json_object_set_new(o, "sessions", sessions_json(s));
     json_object_set_new(o, "peers", peers_report(s->peers));
     json_object_set_new(o, "home", home_part_report(s->peers));
+    json_object_set_new(o, "pull", pull_part_report(s->peers));
     json_object_set_new(o, "remote", peers_remote_report(s->peers, &st));
-    json_object_set_new(o, "pull", peers_pull_report(s->peers));
+    json_object_set_new(o, "pull", pull_part_report(s->peers));
     json_object_set_new(o, "settings", settings_json(&s->settings));
     return text_of(o);
 }

@@ -4,6 +4,9 @@
 
 #include "store/shell/state.h"
 
+#include <jansson.h>
+#include <stdio.h>
+
 /* The text of enum msg_what, malloc'd; NULL: no memory, or no such report. key: PINS of one key, or NULL. */
 char *report_make(struct server *s, unsigned what, const struct key_ref *key);
 
@@ -18,6 +21,12 @@ char *report_check(const struct region *r, uint32_t headers_used, const char *br
 /* report_pins.c, prometheus.c */
 char *report_pins(struct server *s, const struct key_ref *key);
 char *report_metrics(struct server *s);
+
+/* {count, sum_ns, mean_ns, p50_ns, p99_ns, p999_ns, buckets}: buckets without the zeros at their end. */
+json_t *report_histogram_json(const struct node_histogram *h);
+/* One label's series of the histogram berth_NAME, whose HELP and TYPE stand before it. sum: seconds. */
+void report_histogram(FILE *f, const char *name, const char *key, const char *value, const uint64_t *bucket, unsigned n,
+                      double sum);
 
 /* Mean and quantile q (0 to 1) of a histogram, in ns: the upper end of the bucket that it falls in. */
 double histogram_mean(const struct node_histogram *h);

@@ -345,6 +345,7 @@ static int open_node(struct server *s)
                                  .namespaces = s->settings.namespaces,
                                  .n_namespaces = s->settings.n_namespaces,
                                  .publish = peers_wanted(s),
+                                 .tombstone_ns = s->settings.tombstone_ns,
                                  .lease = {.ttl_ns = s->settings.lease_ns,
                                            .peer_bytes = s->settings.lease_quota,
                                            .rho_ppm = has_raw_clock() ? 0 : LEASE_RHO_LIMIT_PPM},

@@ -269,8 +269,7 @@ static int pending_can_go(struct session *c)
     return c->owed[owed_place(c, m->id)].bytes ? 0 : reply_fits(c, c->pending_reply);
 }
 
-/* A whole, checked message in c->message: 1; none or no room for its reply now: 0; a broken ring: -EPROTO. */
-static int request_next(struct session *c)
+int session_next(struct session *c)
 {
     const struct msg_head *m = (const struct msg_head *)c->message;
     if (!c->pending) {
@@ -284,7 +283,7 @@ static int request_next(struct session *c)
     return pending_can_go(c);
 }
 
-static void request_hand_over(struct session *c)
+const struct msg_head *session_take(struct session *c)
 {
     const struct msg_head *m = (const struct msg_head *)c->message;
     c->pending = 0;
@@ -292,13 +291,21 @@ static void request_hand_over(struct session *c)
     owed_add(c, m->id, c->pending_reply);
     if (c->pending_status) {
         session_answer(c, m, c->pending_status, 0);
-        return;
+        return NULL;
     }
     if (m->op == MSG_DETACH) {
         c->leaving = true; /* dead when it hangs up: until then it may be taking its mappings down */
         session_answer(c, m, 0, 0);
-        return;
+        return NULL;
     }
+    return m;
+}
+
+static void request_hand_over(struct session *c)
+{
+    const struct msg_head *m = session_take(c);
+    if (!m)
+        return;
     struct node_event ev = {.kind = EV_REQUEST, .session = c->id, .message = m};
     dispatch(c->server, &ev);
 }
@@ -307,7 +314,7 @@ bool session_requests(struct session *c)
 {
     unsigned taken = 0;
     while (taken < SESSION_TURN && c->attached && !c->leaving && node_session_ready(c->server->node, c->id)) {
-        int next = request_next(c);
+        int next = session_next(c);
         if (next < 0) {
             liveness_cut(c, "its ring is broken");
             return true;
@@ -326,7 +333,8 @@ bool session_requests(struct session *c)
 
 bool session_has_work(struct session *c)
 {
-    if (!c->attached || c->leaving || !node_session_ready(c->server->node, c->id))
+    const struct node *n = c->server->node;
+    if (!c->attached || c->leaving || (n && !node_session_ready(n, c->id)))
         return false;
     if (c->pending)
         return pending_can_go(c) != 0;
@@ -346,8 +354,10 @@ void session_reply(struct session *c, const struct msg_reply *r)
         return;
     int error = ring_push(&c->replies, r, r->head.bytes);
     c->wake = true;
-    if (error)
+    if (error && c->server->node)
         liveness_cut(c, "its reply ring is broken");
+    else if (error)
+        c->leaving = true;
 }
 
 void session_answer(struct session *c, const struct msg_head *request, int32_t status, uint64_t counter)

@@ -28,6 +28,11 @@ void session_disconnect(struct session *c);
 
 /* Tells the core what it touched. Whether there was anything. */
 bool session_touches(struct session *c);
+/* The two steps of taking one. Whether a whole, checked message stands in c->message: 1; none, or no room for its reply
+ * now: 0; the ring is broken: -EPROTO. */
+int session_next(struct session *c);
+/* After 1: its answer is owed. NULL: it was answered here (bad, or DETACH: then c->leaving). */
+const struct msg_head *session_take(struct session *c);
 /* Takes up to SESSION_TURN requests. Whether there was any. */
 bool session_requests(struct session *c);
 /* Whether a request could be taken now. */

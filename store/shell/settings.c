@@ -47,6 +47,10 @@ const struct setting settings_table[] = {
     [SET_LEASE] = {"lease", "DURATION", "5s", "how long a peer may read an object that it was given; at most 30s"},
     [SET_LEASE_QUOTA] = {"lease-quota", "SIZE|PERCENT", "50%", "most that one peer may have leased"},
     [SET_VERIFY] = {"verify", "always|1/N|lease", "always", "which objects from peers have their checksum verified"},
+    [SET_TOMBSTONES] =
+        {"tombstones", "DURATION", "1h",
+         "how long removals are remembered, the same on all nodes; who was away longer confirms its objects"},
+    [SET_FRESH] = {"fresh", "DURATION", "60s", "how old news of a replaceable namespace may be, the same on all nodes"},
 };
 const unsigned settings_count = sizeof settings_table / sizeof *settings_table;
 _Static_assert(SETTINGS <= sizeof((struct settings *)0)->source / sizeof((struct settings *)0)->source[0], "source");

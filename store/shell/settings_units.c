@@ -23,6 +23,9 @@ static const char *peering_units(unsigned index, bool range)
         return "write 1, 2 or 3";
     case SET_LEASE:
         return range ? "it must be 100ms to 30s" : "that is no duration: write a number with ns, us, ms, s, m or h";
+    case SET_TOMBSTONES:
+    case SET_FRESH:
+        return range ? "it must be 1s to 24h" : "that is no duration: write a number with ns, us, ms, s, m or h";
     case SET_VERIFY:
         return "write always, 1/N with N up to 1000000000, or lease";
     default:

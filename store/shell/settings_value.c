@@ -14,6 +14,7 @@
 #define POOL_MAX ((UINT64_C(1) << 44) - UNIT_BYTES)
 
 #define LEASE_LEAST_NS 100000000 /* a shorter one is over before much of a transfer is */
+#define MEMORY_LEAST_NS INT64_C(1000000000)
 
 static const char *const lock_names[] = {"off", "auto", "required", NULL};
 static const char *const level_names[] = {"error", "warning", "info", "debug", NULL};
@@ -260,6 +261,17 @@ static int parse_lease(const char *text, int64_t *out)
     return e;
 }
 
+static int parse_memory(const char *text, int64_t *out)
+{
+    int64_t ns;
+    int e = parse_duration(text, &ns);
+    if (e == 0 && ns < MEMORY_LEAST_NS)
+        return -ERANGE;
+    if (e == 0)
+        *out = ns;
+    return e;
+}
+
 static int parse_choice(const char *const *names, const char *text, uint32_t *out)
 {
     int choice = parse_name(names, text);
@@ -306,6 +318,10 @@ static int parse_peering(struct settings *s, unsigned index, const char *text)
         return check_share(text);
     case SET_VERIFY:
         return parse_verify(text, &s->verify);
+    case SET_TOMBSTONES:
+        return parse_memory(text, &s->tombstone_ns);
+    case SET_FRESH:
+        return parse_memory(text, &s->fresh_ns);
     default:
         return -EINVAL;
     }
@@ -485,6 +501,8 @@ void settings_value(const struct settings *s, unsigned index, char *out, size_t 
         snprintf(out, size, "%04o", s->mode);
     else if (index == SET_QUARANTINE || index == SET_LEASE)
         show_duration(index == SET_LEASE ? s->lease_ns : s->quarantine_ns, out, size);
+    else if (index == SET_TOMBSTONES || index == SET_FRESH)
+        show_duration(index == SET_FRESH ? s->fresh_ns : s->tombstone_ns, out, size);
     else if (index == SET_PEERS)
         show_peers(s, out, size);
     else if (index == SET_HOMES)

@@ -34,6 +34,8 @@ enum setting_index { /* order of settings_table */
                      SET_LEASE,
                      SET_LEASE_QUOTA,
                      SET_VERIFY,
+                     SET_TOMBSTONES,
+                     SET_FRESH,
                      SETTINGS
 };
 

@@ -139,9 +139,14 @@ struct server {
     int64_t polled;    /* when libuv last ran */
     int64_t budget_ns; /* what is spent on polling after work */
     int64_t budget_max_ns;
-    int64_t stalled_ns;  /* how long to sleep at most while a session waits for room in its reply ring; 0: none does */
-    int64_t patience_ns; /* the budget, or 0 where the client shares the node's CPU */
-    bool slept;          /* since `active` */
+    int64_t stalled_ns;   /* how long to sleep at most while a session waits for room in its reply ring; 0: none does */
+    int64_t patience_ns;  /* the budget, or 0 where the client shares the node's CPU */
+    bool slept;           /* since `active` */
+    int64_t peers_active; /* when peers had something last, or were asked something; 0: nothing is expected of them */
+    int64_t peers_budget_ns; /* what is spent on polling after that; learnt as budget_ns */
+    int64_t elsewhere;       /* when a client of another CPU asked something last */
+    bool few_cpus;           /* two or one: one for this node, one for a client that spins, none for a peer */
+    bool peers_slept;        /* since peers_active */
     int cpu;
     int timer_fd;
     struct watch *timer_watch, *commit_watch;

@@ -6,10 +6,10 @@
  *   bench-tcp fair SECONDS [pin]                               4 KiB reads alone, then during a 1 GiB read
  */
 #include "replication/tcp.h"
+#include "store/copy.h"
+#include "tools/bench/bench_raw.h"
 
 #include <errno.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -19,11 +19,9 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 #define POOL_BYTES (64u << 20)
 #define LATENCIES_MAX (1u << 20)
@@ -199,20 +197,20 @@ struct reader {
 struct job {
     struct transfer t;
     struct iovec to;
-    XXH3_state_t *hash;
+    struct checksum *hash;
     struct reader *r;
 };
 
 static void hash_piece(struct transfer *t, uint64_t offset, const void *at, size_t n)
 {
     (void)offset;
-    XXH3_64bits_update(((struct job *)t->owner)->hash, at, n);
+    checksum_add(((struct job *)t->owner)->hash, at, n);
 }
 
 static void post(struct job *j)
 {
     if (j->hash) {
-        XXH3_64bits_reset(j->hash);
+        checksum_begin(j->hash);
     }
     j->r->open++;
     if (tcp_transport.read(j->r->ctx, peer, &j->t) < 0) {
@@ -231,7 +229,7 @@ static void done(struct transfer *t)
     r->open--;
     r->bytes += t->bytes;
     if (j->hash) {
-        (void)XXH3_64bits_digest(j->hash);
+        (void)checksum_sum(j->hash);
     }
     if (r->latency && r->latencies < LATENCIES_MAX) {
         r->latency[r->latencies++] = t->completed_ns - t->posted_ns;
@@ -249,7 +247,7 @@ static void prepare(struct job *j, struct reader *r, size_t size, uint64_t offse
         give_up("destination");
     }
     j->to = (struct iovec){to, size};
-    j->hash = hash ? XXH3_createState() : NULL;
+    j->hash = hash ? checksum_create() : NULL;
     j->r = r;
     j->t = (struct transfer){.bytes = size,
                              .offset = offset,
@@ -265,7 +263,7 @@ static void drop(struct job *j)
 {
     munmap(j->to.iov_base, j->to.iov_len);
     if (j->hash) {
-        XXH3_freeState(j->hash);
+        checksum_free(j->hash);
     }
 }
 
@@ -335,84 +333,23 @@ static double rate(size_t size, unsigned depth, double seconds, const char *how,
 
 /* ---- raw ---- */
 
-/* The same sizes, DEPTH blocks asked for by a byte each: nothing but send and recv. */
-static void raw_owner(int fd, const uint8_t *pool, size_t size)
-{
-    uint8_t ask[DEPTH_MAX];
-    size_t at = 0;
-    for (;;) {
-        ssize_t n = recv(fd, ask, sizeof ask, 0);
-        if (n <= 0) {
-            _exit(0);
-        }
-        for (ssize_t i = 0; i < n; i++) {
-            at = at + 2 * size <= POOL_BYTES ? at + size : 0;
-            for (size_t sent = 0; sent < size;) {
-                ssize_t s = send(fd, pool + at + sent, size - sent, MSG_NOSIGNAL);
-                if (s <= 0) {
-                    _exit(0);
-                }
-                sent += (size_t)s;
-            }
-        }
-    }
-}
-
-static int raw_pair(pid_t *pid, size_t size)
-{
-    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t n = sizeof a;
-    int one = 1, l = socket(AF_INET, SOCK_STREAM, 0), fd = socket(AF_INET, SOCK_STREAM, 0);
-    if (bind(l, (void *)&a, sizeof a) != 0 || listen(l, 1) != 0 || getsockname(l, (void *)&a, &n) != 0) {
-        give_up("raw");
-    }
-    *pid = fork();
-    if (*pid == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        uint8_t *pool =
-            mmap(NULL, POOL_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-        memset(pool, 7, POOL_BYTES);
-        int s = accept(l, NULL, NULL);
-        setsockopt(s, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-        raw_owner(s, pool, size);
-    }
-    if (connect(fd, (void *)&a, sizeof a) != 0) {
-        give_up("raw");
-    }
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-    close(l);
-    return fd;
-}
-
+/* The same sizes and depth, by nothing but send and recv. */
 static double raw(size_t size, unsigned depth, double seconds)
 {
-    pid_t pid;
-    int fd = raw_pair(&pid, size);
-    uint8_t *to = mmap(NULL, size * depth, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-    uint8_t ask[DEPTH_MAX] = {0};
-    if (to == MAP_FAILED || send(fd, ask, depth, 0) != (ssize_t)depth) {
+    struct bench_raw r;
+    uint64_t blocks = POOL_BYTES / size, bytes = 0;
+    if (bench_raw_open(&r, size, blocks, depth, false) < 0) {
         give_up("raw");
     }
     cpu_before += cpu_seconds();
     int64_t begin = now(), end = begin + (int64_t)(seconds * 1e9);
-    uint64_t bytes = 0;
-    for (unsigned i = 0; now() < end; i = (i + 1) % depth) {
-        for (size_t got = 0; got < size;) {
-            ssize_t n = recv(fd, to + i * size + got, size - got, 0);
-            if (n <= 0) {
-                give_up("raw");
-            }
-            got += (size_t)n;
-        }
-        bytes += size;
-        if (send(fd, ask, 1, 0) != 1) {
+    for (; now() < end; bytes += blocks * size) {
+        if (bench_raw_read(&r, blocks, NULL) < 0) {
             give_up("raw");
         }
     }
     double gbs = (double)bytes / (double)(now() - begin);
-    munmap(to, size * depth);
-    close(fd);
-    stop_owner(pid);
+    bench_raw_close(&r);
     return gbs;
 }
 

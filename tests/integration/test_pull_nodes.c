@@ -260,6 +260,8 @@ static void into_memory(void **state)
     meet(2);
     put(node[0], "into", SIZE);
     settle(0);
+    double pulled = daemon_number(node[1], "local.pulled"), misses = daemon_number(node[1], "local.misses");
+    double hits = daemon_number(node[1], "local.hits");
     memset(buffer, 0xee, sizeof buffer);
     assert_int_equal(berth_get_into(node[1], key_of("into"), buffer, SIZE - 1, BERTH_PEERS, berth_deadline(SECONDS(9))),
                      -ENOSPC);
@@ -276,6 +278,10 @@ static void into_memory(void **state)
         berth_get_into(node[1], key_of("hello0-1"), buffer, sizeof buffer, BERTH_PEERS, berth_deadline(SECONDS(9))),
         100);
     assert_true(payload_is(buffer, 100, "hello0-1"));
+    /* Each counted once: one was too large and one is not in the pool, one was pulled, one was here. */
+    assert_int_equal(daemon_number(node[1], "local.misses") - misses, 2);
+    assert_int_equal(daemon_number(node[1], "local.pulled") - pulled, 1);
+    assert_int_equal(daemon_number(node[1], "local.hits") - hits, 1);
 }
 
 static long reap_one(struct berth_queue *q, struct berth_op *op)
@@ -307,13 +313,19 @@ static void queues(void **state)
     assert_int_equal(reap_one(q, &op), 0);
     assert_true(payload_is(v.data, v.size, "q0"));
     berth_release(node[1], &v, 1);
+    struct berth_record record;
     op = (struct berth_op){.opcode = BERTH_OP_GET_INTO,
                            .key = key_of("q1"),
                            .data = buffer,
                            .size = sizeof buffer,
                            .flags = BERTH_PEERS,
-                           .deadline = until};
+                           .deadline = until,
+                           .record = &record};
     assert_int_equal(reap_one(q, &op), 1000);
+    assert_string_equal(record.source, "n0");
+    assert_int_equal(record.copied, 1000);
+    assert_int_equal(record.copied_out, 0); /* the kernel wrote into the buffer */
+    assert_int_equal(record.phase_ns[BERTH_PHASE_REGISTER] + record.phase_ns[BERTH_PHASE_PUBLISH], 0);
     assert_true(payload_is(buffer, 1000, "q1"));
     op = (struct berth_op){.opcode = BERTH_OP_PULL, .key = key_of("q2"), .deadline = until};
     assert_int_equal(reap_one(q, &op), 0);

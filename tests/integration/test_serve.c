@@ -293,6 +293,10 @@ static void test_quota(void **unused)
     remote_release(&reader, l.id, 1);
     leases_ok(&reader, "b", &n);
     expect_at_least("remote.leases_refused", 1);
+    assert_int_equal(remote_lease(&reader, "none", 0, &n), -ENOENT);
+    expect_number("counters.leases_given", 3);
+    assert_int_equal(daemon_metric(b, "berth_remote_leases_total{peer=\"\"}"), 3);
+    assert_int_equal(daemon_metric(b, "berth_remote_lease_refusals_total{peer=\"\"}"), 1);
     remote_close(&other);
     remote_close(&reader);
     end();
@@ -484,7 +488,7 @@ static void says(const char *command, const char *text)
 static void test_reports(void **unused)
 {
     struct wire_lease l;
-    char command[700], *text = NULL;
+    char command[700];
     const char *bin = getenv("BERTH_BIN");
     (void)unused;
     start("5s", "50%");
@@ -496,11 +500,9 @@ static void test_reports(void **unused)
     says(command, "shown (in flight)"); /* as every lease begins */
     reads_well(&reader, "shown", &l);
     expect_at_least("remote.served", 1);
-    assert_int_equal(berth_query(b, BERTH_METRICS, NULL, &text), 0);
-    assert_non_null(strstr(text, "\nberth_remote_sent_bytes_total{peer=\"\"} 1000\n"));
-    assert_non_null(strstr(text, "\nberth_leases 1\n"));
-    assert_non_null(strstr(text, "\nberth_remote_gets_total 0\n"));
-    free(text);
+    assert_int_equal(daemon_metric(b, "berth_remote_sent_bytes_total{peer=\"\"}"), 1000);
+    assert_int_equal(daemon_metric(b, "berth_leases"), 1);
+    assert_int_equal(daemon_metric(b, "berth_remote_gets_total{peer=\"\"}"), 0);
     assert_int_equal(berth_remove(b, key_of("shown"), NULL), 0);
     remote_close(&reader);
     expect_at_least("counters.removed", 1);

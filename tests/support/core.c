@@ -1,5 +1,7 @@
 #include "tests/support/core.h"
 
+#include "tests/support/draw.h"
+
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -356,4 +358,28 @@ void core_check(struct core *c)
                          0);
         assert_int_equal(result.differences, 0);
     }
+}
+
+void core_judge(struct core *c)
+{
+    struct node_publication p = {0};
+    uint8_t buf[KEY_MAX];
+    uint64_t cursor = 0;
+    uint32_t skip = draw_below(64);
+    while (node_objects_next(c->node, &cursor, buf, &p) && skip-- > 0) {}
+    if (cursor == 0 || !p.key.size) {
+        return;
+    }
+    struct node_event ev = {.kind = draw_below(2) ? EV_TAKE : EV_KNOWN,
+                            .key = p.key,
+                            .counter = p.counter + (draw_below(16) == 0),
+                            .region = p.region,
+                            .removal = p.kind == PUBLISH_REMOVED,
+                            .home = (uint8_t)draw_below(3),
+                            .homes = 2};
+    if (p.kind == PUBLISH_SEALED && draw_below(4) == 0) {
+        ev.kind = EV_DROP_COPY;
+    }
+    core_event(c, ev);
+    core_event(c, (struct node_event){.kind = EV_NOTE, .meta = META_IN_TOUCH, .counter = draw()});
 }

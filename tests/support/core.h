@@ -65,6 +65,9 @@ int core_key(struct core *c, uint64_t session, uint16_t op, const char *key, uin
 int core_label(struct core *c, uint64_t session, uint16_t op, const char *key, const char *label, int64_t ttl);
 uint32_t core_find(const struct core *c, const char *key, uint32_t ns);
 
+/* A home's word on something that the node has: any of it, in any order, late and twice. Drawn (draw.h). */
+void core_judge(struct core *c);
+
 /* node_check and, when nothing is in flight, check_region; fails the test with the sentence. */
 void core_check(struct core *c);
 

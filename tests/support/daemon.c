@@ -225,6 +225,21 @@ double daemon_number(struct berth *b, const char *path)
     return query_number(b, BERTH_STATUS, path);
 }
 
+double daemon_metric(struct berth *b, const char *line)
+{
+    char *text = NULL, start[160];
+    assert_int_equal(berth_query(b, BERTH_METRICS, NULL, &text), 0);
+    snprintf(start, sizeof start, "\n%s ", line);
+    const char *at = strstr(text, start);
+    if (!at) {
+        fail_msg("no metric '%s'", line);
+        return 0;
+    }
+    double v = strtod(at + strlen(start), NULL);
+    free(text);
+    return v;
+}
+
 bool eventually(bool (*is)(void *arg), void *arg, int timeout_ms)
 {
     int64_t end = now_ms() + timeout_ms;

@@ -38,6 +38,9 @@ double daemon_number(struct berth *b, const char *path);
 /* The same of the JSON that berth_query gives for `what`. */
 double query_number(struct berth *b, enum berth_question what, const char *path);
 
+/* The value of one line of the metrics, "berth_local_hits_total" or with labels as they are printed. */
+double daemon_metric(struct berth *b, const char *line);
+
 /* Calls until it is true or the time is over; pauses only between looks at another process. */
 bool eventually(bool (*is)(void *arg), void *arg, int timeout_ms);
 

@@ -36,7 +36,7 @@ uint64_t fleet_revision(const struct node *n)
     return rendezvous_revision(fleet.list[n->list]);
 }
 
-static void raise_to(struct home_version *v, struct home_version to)
+static void raise_to(struct object_version *v, struct object_version to)
 {
     *v = version_less(*v, to) ? to : *v;
 }
@@ -110,7 +110,7 @@ void fleet_deliver(struct message *m, bool keep)
 
 /* ---- the owner ---- */
 
-void fleet_tell(struct node *n, uint32_t key, uint8_t kind, struct home_version v, bool fresh, bool again)
+void fleet_tell(struct node *n, uint32_t key, uint8_t kind, struct object_version v, bool fresh, bool again)
 {
     struct publication_entry e = {.key = fleet_key(key),
                                   .version = v,
@@ -122,21 +122,26 @@ void fleet_tell(struct node *n, uint32_t key, uint8_t kind, struct home_version 
     int64_t number = publish_tell(n->publish, &e, fleet.now);
     assert_true(number > 0);
     if (kind != PUBLICATION_GONE) {
-        n->index[key].number = number;
+        fleet_record(n, key, kind == PUBLICATION_OBJECT ? OBJECT : TOMBSTONE)->number = number;
     }
 }
 
-static struct home_version next_version(struct node *n, uint64_t seen)
+struct record *fleet_record(struct node *n, uint32_t key, enum what what)
+{
+    return what == OBJECT ? &n->index[key] : &n->removed[key];
+}
+
+static struct object_version next_version(struct node *n, uint64_t seen)
 {
     uint64_t clock = (uint64_t)fleet.now / 1000 + n->skew;
     n->counter = (n->counter > seen ? n->counter : seen) + 1;
     n->counter = n->counter > clock ? n->counter : clock;
-    return (struct home_version){n->counter, n->life.region};
+    return (struct object_version){n->counter, n->life.region};
 }
 
-void fleet_write(struct node *n, uint32_t key, enum what what, struct home_version v)
+void fleet_write(struct node *n, uint32_t key, enum what what, struct object_version v)
 {
-    n->index[key] = (struct record){.what = what, .version = v};
+    *fleet_record(n, key, what) = (struct record){.what = what, .version = v};
     raise_to(what == OBJECT ? &fleet.most[key] : &fleet.removed[key], v);
     n->counter = n->counter > v.counter ? n->counter : v.counter;
 }
@@ -146,14 +151,14 @@ void fleet_put(struct node *n, uint32_t key)
     if (n->index[key].what == OBJECT && !fleet_replaceable(key)) {
         return;
     }
-    fleet_write(n, key, OBJECT, next_version(n, n->index[key].version.counter));
+    fleet_write(n, key, OBJECT, next_version(n, 0));
     fleet_tell(n, key, PUBLICATION_OBJECT, n->index[key].version, true, false);
 }
 
 void fleet_evict(struct node *n, uint32_t key)
 {
     if (n->index[key].what == OBJECT) {
-        struct home_version v = n->index[key].version;
+        struct object_version v = n->index[key].version;
         n->index[key] = (struct record){0};
         fleet_tell(n, key, PUBLICATION_GONE, v, false, false);
     }
@@ -161,20 +166,39 @@ void fleet_evict(struct node *n, uint32_t key)
 
 void fleet_erase(struct node *n, uint32_t key)
 {
-    fleet_write(n, key, TOMBSTONE, next_version(n, n->index[key].version.counter));
-    fleet_tell(n, key, PUBLICATION_TOMBSTONE, n->index[key].version, true, false);
+    fleet_write(n, key, TOMBSTONE, next_version(n, 0));
+    n->index[key] = (struct record){0};
+    fleet_tell(n, key, PUBLICATION_TOMBSTONE, n->removed[key].version, true, false);
 }
 
 static void take(struct node *n, const struct publication_entry *e, uint64_t counter)
 {
     uint32_t key = number_of(e);
-    struct record *r = &n->index[key];
+    enum what what = e->kind == PUBLICATION_OBJECT ? OBJECT : TOMBSTONE;
+    struct record *r = fleet_record(n, key, what);
     if (r->what != NOTHING && version_equal(r->version, e->version)) {
-        enum what what = r->what;
         fleet_write(n, key, what, next_version(n, counter));
-        fleet_tell(n, key, what == OBJECT ? PUBLICATION_OBJECT : PUBLICATION_TOMBSTONE, r->version, true, true);
+        r->taken = true;
+        fleet_tell(n, key, e->kind, r->version, true, true);
         fleet.taken++;
     }
+}
+
+static void known(struct node *n, uint16_t home, const struct publication_entry *e)
+{
+    struct record *r = &n->removed[number_of(e)];
+    uint16_t homes[HOMES_MAX];
+    uint32_t count = rendezvous_homes(fleet.list[n->list], rendezvous_place(&e->key), homes);
+    if (r->what == NOTHING || !version_equal(r->version, e->version)) {
+        return;
+    }
+    r->heard |= 1u << home;
+    bool all = true;
+    for (uint32_t i = 0; i < count; i++) {
+        all = all && (r->heard >> homes[i] & 1);
+    }
+    fleet.known += all && !r->known;
+    r->known = r->known || all;
 }
 
 static void drop(struct node *n, const struct publication_entry *e)
@@ -186,24 +210,40 @@ static void drop(struct node *n, const struct publication_entry *e)
     }
 }
 
+static struct publication_entry listed(uint32_t key, const struct record *r)
+{
+    bool object = r->what == OBJECT;
+    return (struct publication_entry){.key = fleet_key(key),
+                                      .version = r->version,
+                                      .size = object ? r->version.counter : 0,
+                                      .kind = object ? PUBLICATION_OBJECT : PUBLICATION_TOMBSTONE,
+                                      .replaceable = fleet_replaceable(key),
+                                      .fresh = object ? r->number && !r->published : !r->known,
+                                      .again = r->taken};
+}
+
 void fleet_list(struct node *n)
 {
-    struct publication_entry step[KEYS];
+    struct publication_entry step[2 * KEYS];
     uint32_t most = 1 + draw_below(16), i = 0;
-    for (; i < most && n->cursor < KEYS; n->cursor++) {
-        const struct record *r = &n->index[n->cursor];
+    for (; i < most && n->cursor < 2 * KEYS; n->cursor++) {
+        uint32_t key = n->cursor % KEYS; /* objects, then tombstones */
+        const struct record *r = fleet_record(n, key, n->cursor < KEYS ? OBJECT : TOMBSTONE);
         if (r->what != NOTHING) {
-            step[i++] =
-                (struct publication_entry){.key = fleet_key(n->cursor),
-                                           .version = r->version,
-                                           .size = r->version.counter,
-                                           .kind = r->what == OBJECT ? PUBLICATION_OBJECT : PUBLICATION_TOMBSTONE,
-                                           .replaceable = fleet_replaceable(n->cursor),
-                                           .fresh = r->number && !r->published};
+            step[i++] = listed(key, r);
         }
     }
     n->listing = false;
-    assert_int_equal(publish_listed(n->publish, n->pass, step, i, n->cursor == KEYS, fleet.now), 0);
+    assert_int_equal(publish_listed(n->publish, n->pass, step, i, n->cursor == 2 * KEYS, fleet.now), 0);
+}
+
+static void see_published(struct node *n, struct record *r, uint32_t key)
+{
+    struct home_key k = fleet_key(key);
+    if (r->number && !r->published && publish_done(n->publish, rendezvous_place(&k), r->number)) {
+        r->published = true;
+        fleet.published++;
+    }
 }
 
 void fleet_commands(uint16_t member, uint32_t most)
@@ -225,15 +265,14 @@ void fleet_commands(uint16_t member, uint32_t most)
             break;
         case PUBLISH_DROP:
             drop(n, &c->entry);
+            break;
+        case PUBLISH_KNOWN:
+            known(n, c->member, &c->entry);
         }
     }
     for (uint32_t key = 0; key < KEYS; key++) {
-        struct record *r = &n->index[key];
-        struct home_key k = fleet_key(key);
-        if (r->number && !r->published && publish_done(n->publish, rendezvous_place(&k), r->number)) {
-            r->published = true;
-            fleet.published++;
-        }
+        see_published(n, &n->index[key], key);
+        see_published(n, &n->removed[key], key);
     }
     n->settled = publish_settled(n->publish) ? fleet_revision(n) : n->settled;
 }
@@ -268,7 +307,7 @@ void fleet_learn(uint16_t member, uint32_t list)
     struct node *n = &fleet.node[member];
     n->list = list;
     n->listing = false;
-    assert_int_equal(home_members(n->home, fleet.list[list]), 0);
+    home_members(n->home, fleet.list[list]);
     assert_int_equal(publish_members(n->publish, member, fleet.list[list], fleet.now), 0);
     for (uint16_t i = 0; i < fleet.n; i++) {
         if (n->linked[i]) {
@@ -320,13 +359,15 @@ void fleet_restart(uint16_t member, bool cold)
     fleet_stop(member);
     n->life.incarnation++;
     for (uint32_t key = 0; key < KEYS; key++) {
-        n->index[key].number = 0;
+        n->index[key].number = n->removed[key].number = 0;
+        n->removed[key].heard = 0;
     }
     if (cold) {
         n->life = (struct home_life){.region = ++fleet.regions, .incarnation = 1};
         n->counter = 0;
         n->settled = 0;
         memset(n->index, 0, sizeof n->index);
+        memset(n->removed, 0, sizeof n->removed);
     }
     fleet_start(member);
     fleet.restarts++;

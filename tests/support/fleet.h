@@ -17,9 +17,12 @@ enum what { NOTHING, OBJECT, TOMBSTONE };
 
 struct record {
     enum what what;
-    struct home_version version;
+    struct object_version version;
     int64_t number; /* of publish_tell in this run of the owner; 0: listed only */
     bool published;
+    bool taken;     /* its counter was taken already */
+    uint32_t heard; /* TOMBSTONE: members that acknowledged it in this run, a bit each */
+    bool known;     /* TOMBSTONE: all its homes did, once */
 };
 
 struct message {
@@ -43,7 +46,8 @@ struct node {
     bool listing; /* a step is to be answered */
     uint64_t pass;
     uint32_t cursor;
-    struct record index[KEYS];
+    struct record index[KEYS];   /* objects */
+    struct record removed[KEYS]; /* tombstones: beside what was put since */
 };
 
 struct fleet {
@@ -56,9 +60,9 @@ struct fleet {
     int64_t now;
     uint64_t regions;
     struct message message[MESSAGES];
-    struct home_version most[KEYS];    /* greatest ever given: object .. */
-    struct home_version removed[KEYS]; /* .. and tombstone */
-    uint64_t asked[4], unsure, published, taken, dropped, restarts, changes, lost, overflows, full;
+    struct object_version most[KEYS];    /* greatest ever given: object .. */
+    struct object_version removed[KEYS]; /* .. and tombstone */
+    uint64_t asked[4], unsure, published, taken, dropped, known, restarts, changes, lost, overflows, full;
 };
 
 extern struct fleet fleet;
@@ -70,8 +74,9 @@ uint64_t fleet_revision(const struct node *n);
 void fleet_forget(struct message *m);
 /* Once; with `keep` it stays to come again. */
 void fleet_deliver(struct message *m, bool keep);
-void fleet_tell(struct node *n, uint32_t key, uint8_t kind, struct home_version v, bool fresh, bool again);
-void fleet_write(struct node *n, uint32_t key, enum what what, struct home_version v);
+void fleet_tell(struct node *n, uint32_t key, uint8_t kind, struct object_version v, bool fresh, bool again);
+struct record *fleet_record(struct node *n, uint32_t key, enum what what);
+void fleet_write(struct node *n, uint32_t key, enum what what, struct object_version v);
 void fleet_put(struct node *n, uint32_t key);
 void fleet_evict(struct node *n, uint32_t key);
 void fleet_erase(struct node *n, uint32_t key);

@@ -162,7 +162,8 @@ void script_found(struct script *s, uint64_t rpc, uint32_t n, uint16_t member, u
 
 void script_says(struct script *s, uint64_t rpc, enum home_says says, const uint16_t *missing, uint32_t n_missing)
 {
-    struct pull_answer a = {.says = says, .missing = missing, .n_missing = n_missing};
+    bool many = n_missing > PULL_MISSING_MAX;
+    struct pull_answer a = {.says = says, .missing = missing, .n_missing = many ? 0 : n_missing, .many = many};
     script_event(s, &(struct pull_event){.kind = EV_PULL_ANSWER, .id = rpc, .answers = &a, .n = 1});
 }
 

@@ -96,6 +96,9 @@ static void carry(struct remote *r, const struct peer_command *c)
         r->down = true;
         r->up = false;
         r->status = r->status ? r->status : c->status;
+        if (c->text && !*r->why) {
+            snprintf(r->why, sizeof r->why, "%s", c->text);
+        }
         break;
     case PEER_CLOSE:
         break;
@@ -207,23 +210,31 @@ static bool is_up(void *remote)
     return ((struct remote *)remote)->up;
 }
 
-void remote_open(struct remote *r, const char *address, const char *name)
+bool remote_greet(struct remote *r, const char *address, const struct peer_identity *self)
 {
     struct transport_config config = {0};
     struct peer_config peer;
     char digits[TRANSPORT_ADDRESS_MAX];
     *r = (struct remote){0};
     peer_config_init(&peer);
-    snprintf(peer.self.cluster, sizeof peer.self.cluster, "berth");
-    snprintf(peer.self.node, sizeof peer.self.node, "%s", name);
-    peer.self.client = true;
-    peer.self.region[0] = 1;
+    peer.self = *self;
     peer.dials = true;
     assert_int_equal(peer_create(&r->peer, &peer, now()), 0);
     assert_int_equal(tcp_transport.open(&r->ctx, &config, &events, r, r->why, sizeof r->why), 0);
     assert_int_equal(tcp_transport.resolve(address, digits, sizeof digits, r->why, sizeof r->why), 0);
     assert_int_equal(tcp_transport.connect(r->ctx, digits, r, &r->c, r->why, sizeof r->why), 0);
-    if (!remote_until(r, is_up, r)) {
+    return remote_until(r, is_up, r);
+}
+
+void remote_open(struct remote *r, const char *address, const char *name)
+{
+    struct peer_config peer;
+    peer_config_init(&peer);
+    snprintf(peer.self.cluster, sizeof peer.self.cluster, "berth");
+    snprintf(peer.self.node, sizeof peer.self.node, "%s", name);
+    peer.self.client = true;
+    peer.self.region[0] = 1;
+    if (!remote_greet(r, address, &peer.self)) {
         fail_msg("'%s' is not up at %s: %s", name, address, r->why);
     }
 }

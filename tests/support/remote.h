@@ -32,6 +32,8 @@ void remote_address(struct berth *b, char *out, size_t size);
 
 /* A client by this name. Fails the test unless it is up within 20 s. */
 void remote_open(struct remote *r, const char *address, const char *name);
+/* As whoever `self` says; whether it was let in, else r->why. To be closed in any case. */
+bool remote_greet(struct remote *r, const char *address, const struct peer_identity *self);
 void remote_close(struct remote *r);
 /* Moves what there is to move, waiting so long for it at most. */
 void remote_turn(struct remote *r, int wait_ms);

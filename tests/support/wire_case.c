@@ -8,17 +8,10 @@
 #include <string.h>
 #include <cmocka.h>
 
-const unsigned wire_case_ops[] = {WIRE_HELLO,   WIRE_WELCOME,
-                                  WIRE_REFUSE,  WIRE_PING,
-                                  WIRE_PONG,    WIRE_GOODBYE,
-                                  WIRE_LEASE,   WIRE_LEASED,
-                                  WIRE_RENEW,   WIRE_RENEWED,
-                                  WIRE_RELEASE, WIRE_RECALL,
-                                  WIRE_STATE,   WIRE_STATED,
-                                  WIRE_ASK,     WIRE_ANSWER,
-                                  WIRE_PUBLISH, WIRE_PUBLISHED,
-                                  WIRE_CORRUPT, WIRE_SUMS,
-                                  WIRE_SUMMED,  0};
+const unsigned wire_case_ops[] = {WIRE_HELLO,   WIRE_WELCOME, WIRE_REFUSE,  WIRE_PING,    WIRE_PONG,    WIRE_GOODBYE,
+                                  WIRE_LEASE,   WIRE_LEASED,  WIRE_RENEW,   WIRE_RENEWED, WIRE_RELEASE, WIRE_RECALL,
+                                  WIRE_STATE,   WIRE_STATED,  WIRE_ASK,     WIRE_ANSWER,  WIRE_PUBLISH, WIRE_PUBLISHED,
+                                  WIRE_MEMBERS, WIRE_LISTED,  WIRE_CORRUPT, WIRE_SUMS,    WIRE_SUMMED,  0};
 
 /* ---- random contents ---- */
 
@@ -91,6 +84,17 @@ static void any_hello(struct wire_case *w, bool most)
     h->address = any_text(w->text[2], 0, WIRE_ADDRESS_MAX, most);
 }
 
+static void any_list(struct wire_message *m)
+{
+    if (m->head.op == WIRE_MEMBERS) {
+        m->from = (uint32_t)up_to(WIRE_MEMBERS_MAX - 1);
+        return;
+    }
+    m->listed.revision = one_to(UINT64_MAX);
+    m->listed.total = (uint16_t)one_to(WIRE_MEMBERS_MAX);
+    m->listed.homes = (uint8_t)one_to(WIRE_HOMES_MAX);
+}
+
 static void any_body(struct wire_case *w, bool most)
 {
     struct wire_message *m = &w->m;
@@ -126,6 +130,10 @@ static void any_body(struct wire_case *w, bool most)
     case WIRE_PUBLISHED:
         m->published.stream = draw();
         m->published.batch = (uint32_t)draw();
+        break;
+    case WIRE_MEMBERS:
+    case WIRE_LISTED:
+        any_list(m);
         break;
     case WIRE_STATE:
         m->state.slot = (uint32_t)up_to(SLOT_NONE - 1);
@@ -240,6 +248,11 @@ static void any_item(struct wire_case *w, uint32_t at, bool most)
         any_entry(&i->entry);
         any_key(&i->entry.key, w->bytes[at], most);
         break;
+    case WIRE_LISTED:
+        i->member.weight = (uint32_t)one_to(WIRE_WEIGHT_MAX);
+        i->member.name = any_text((char *)w->bytes[at], 1, WIRE_NAME_MAX, most);
+        i->member.address = any_text((char *)w->bytes[at] + WIRE_NAME_MAX, 0, WIRE_ADDRESS_MAX, most);
+        break;
     default: /* PUBLISHED */
         i->published.kind = (uint8_t)(fine ? WIRE_SUPERSEDED : 2 * draw_below(2));
         i->published.counter = fine ? up_to(WIRE_COUNTER_MAX) : 0;
@@ -253,9 +266,9 @@ static uint32_t any_head(struct wire_message *m, unsigned op)
     static const uint8_t flags[WIRE_OPS] = {
         [WIRE_HELLO] = 1, [WIRE_LEASE] = 5, [WIRE_ASK] = 5, [WIRE_PUBLISH] = 1, [WIRE_PUBLISHED] = 1};
     static const uint16_t items[WIRE_OPS] = {
-        [WIRE_LEASE] = 256,    [WIRE_LEASED] = 256,    [WIRE_RENEW] = 1024, [WIRE_RENEWED] = 1024,
-        [WIRE_RELEASE] = 1024, [WIRE_RECALL] = 1024,   [WIRE_ASK] = 256,    [WIRE_ANSWER] = 256,
-        [WIRE_PUBLISH] = 256,  [WIRE_PUBLISHED] = 256, [WIRE_SUMS] = 256,   [WIRE_SUMMED] = 256};
+        [WIRE_LEASE] = 256,   [WIRE_LEASED] = 256, [WIRE_RENEW] = 1024, [WIRE_RENEWED] = 1024, [WIRE_RELEASE] = 1024,
+        [WIRE_RECALL] = 1024, [WIRE_ASK] = 256,    [WIRE_ANSWER] = 256, [WIRE_PUBLISH] = 256,  [WIRE_PUBLISHED] = 256,
+        [WIRE_SUMS] = 256,    [WIRE_SUMMED] = 256, [WIRE_LISTED] = 256};
     m->head.op = (uint16_t)op;
     m->head.flags = (uint16_t)(draw() & flags[op]);
     m->head.counter = up_to(WIRE_COUNTER_MAX);

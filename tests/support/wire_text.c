@@ -131,6 +131,10 @@ static void requests(struct out *o, const struct wire_message *m)
         number(o, 4, "batch", m->publish.batch);
         reserved(o, 4);
         break;
+    case WIRE_MEMBERS:
+        number(o, 4, "from", m->from);
+        reserved(o, 4);
+        break;
     case WIRE_STATE:
         number(o, 4, "slot", m->state.slot);
         reserved(o, 4);
@@ -162,6 +166,12 @@ static void others(struct out *o, const struct wire_message *m)
         number(o, 8, "stream", m->published.stream);
         number(o, 4, "batch", m->published.batch);
         reserved(o, 4);
+        break;
+    case WIRE_LISTED:
+        mask(o, 8, "revision", m->listed.revision);
+        number(o, 2, "total", m->listed.total);
+        number(o, 1, "homes", m->listed.homes);
+        reserved(o, 5);
         break;
     case WIRE_STATED:
         mask(o, 8, "state word", m->word);
@@ -271,6 +281,14 @@ static void item(struct out *o, unsigned op, const struct wire_item *i)
         break;
     case WIRE_PUBLISH:
         entry(o, &i->entry);
+        break;
+    case WIRE_LISTED:
+        number(o, 4, "weight", i->member.weight);
+        number(o, 1, "name size", i->member.name.size);
+        reserved(o, 1);
+        number(o, 2, "address size", i->member.address.size);
+        raw(o, "name", i->member.name.data, i->member.name.size, true);
+        raw(o, "address", i->member.address.data, i->member.address.size, true);
         break;
     default: /* PUBLISHED */
         number(o, 1, "kind", i->published.kind);

@@ -26,6 +26,8 @@
 #define VECTOR_STREAM(p, v) _mm_stream_si128((__m128i *)(p), v)
 uint64_t copy_bare(void *dst, const void *src, size_t n);
 uint64_t checksum_bare(const void *data, size_t n);
+void add_bare(struct checksum *c, const void *data, size_t n);
+uint64_t sum_bare(const struct checksum *c);
 #include "store/copy_kernel.h"
 
 /* A piece and a little more: the last bytes are hashed so quickly that their stores are still under way at the seal. */
@@ -106,6 +108,49 @@ static void checksums_agree(void **state)
     for (size_t n = 0; n <= sizeof data; n = n * 3 + 1) {
         assert_int_equal(berth_checksum(data, n), XXH3_64bits(data, n));
         assert_int_equal(checksum_sse2(data, n), XXH3_64bits(data, n));
+    }
+}
+
+typedef void add_function(struct checksum *c, const void *data, size_t n);
+typedef uint64_t sum_function(const struct checksum *c);
+
+/* Pieces of any lengths, from none on, are as the whole; and the same state serves again. */
+static void check_pieces(add_function *add, sum_function *sum, const uint8_t *data, size_t n)
+{
+    struct checksum *c = checksum_create();
+    assert_non_null(c);
+    for (unsigned round = 0; round < 3; round++) {
+        for (size_t at = 0, piece; at < n; at += piece) {
+            piece = next_random() % (round == 0 ? 80 : 40000);
+            piece = piece < n - at ? piece : n - at;
+            add(c, data + at, piece);
+            if (at == 0) {
+                assert_int_equal(sum(c), XXH3_64bits(data, piece)); /* more may be added */
+            }
+        }
+        assert_int_equal(sum(c), XXH3_64bits(data, n));
+        checksum_begin(c);
+    }
+    assert_int_equal(sum(c), XXH3_64bits(data, 0));
+    checksum_free(c);
+}
+
+static void pieces_are_as_the_whole(void **state)
+{
+    (void)state;
+    static uint8_t data[200000];
+    for (size_t i = 0; i < sizeof data; i++) {
+        data[i] = (uint8_t)next_random();
+    }
+    for (size_t n = 0; n <= sizeof data; n = n * 2 + 1 + next_random() % 3) {
+        check_pieces(checksum_add, checksum_sum, data, n);
+        check_pieces(add_sse2, sum_sse2, data, n);
+        if (__builtin_cpu_supports("avx2")) {
+            check_pieces(add_avx2, sum_avx2, data, n);
+        }
+        if (__builtin_cpu_supports("avx512f")) {
+            check_pieces(add_avx512, sum_avx512, data, n);
+        }
     }
 }
 
@@ -228,6 +273,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(copies_and_hashes),
         cmocka_unit_test(checksums_agree),
+        cmocka_unit_test(pieces_are_as_the_whole),
         cmocka_unit_test(fence_holds_the_seal_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

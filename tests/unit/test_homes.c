@@ -21,12 +21,12 @@
 /* ---- what must hold ---- */
 
 /* What an acknowledged removal or newer version, which its owner still has, forbids to hand out. */
-static bool forbidden(uint32_t key, struct home_version v)
+static bool forbidden(uint32_t key, struct object_version v)
 {
     for (uint32_t i = 0; i < fleet.n; i++) {
-        const struct record *r = &fleet.node[i].index[key];
-        if (r->published && ((r->what == TOMBSTONE && !version_less(r->version, v)) ||
-                             (r->what == OBJECT && fleet_replaceable(key) && version_less(v, r->version)))) {
+        const struct record *r = &fleet.node[i].index[key], *gone = &fleet.node[i].removed[key];
+        if ((gone->what == TOMBSTONE && gone->published && !version_less(gone->version, v)) ||
+            (r->what == OBJECT && r->published && fleet_replaceable(key) && version_less(v, r->version))) {
             return true;
         }
     }
@@ -247,9 +247,19 @@ static void check_location(const struct home_answer *a, uint32_t key, uint32_t i
     }
 }
 
+/* After quiet every home has every removal. */
+static void check_known(uint32_t key)
+{
+    for (uint32_t i = 0; i < fleet.n && !fleet.small; i++) {
+        const struct record *r = &fleet.node[i].removed[key];
+        assert_true(r->what == NOTHING || r->known);
+    }
+}
+
 static void check_quiet(void)
 {
     for (uint32_t key = 0; key < KEYS; key++) {
+        check_known(key);
         struct home_key k = fleet_key(key);
         uint16_t home[HOMES_MAX];
         uint32_t n = rendezvous_homes(fleet.list[fleet.cluster], rendezvous_place(&k), home);
@@ -323,16 +333,17 @@ static void test_schedules(void **state)
     for (uint32_t i = 0; i < RUNS; i++) {
         run_once();
     }
-    printf("found %lu (%lu unsure), absent %lu, learning %lu; published %lu, taken %lu, dropped %lu, restarts %lu, "
+    printf("found %lu (%lu unsure), absent %lu, learning %lu; published %lu, taken %lu, dropped %lu, known %lu, "
+           "restarts %lu, "
            "lists %lu, lost %lu, overflows %lu, full %lu\n",
            fleet.asked[ANSWER_FOUND], fleet.unsure, fleet.asked[ANSWER_ABSENT], fleet.asked[ANSWER_LEARNING],
-           fleet.published, fleet.taken, fleet.dropped, fleet.restarts, fleet.changes, fleet.lost, fleet.overflows,
-           fleet.full);
+           fleet.published, fleet.taken, fleet.dropped, fleet.known, fleet.restarts, fleet.changes, fleet.lost,
+           fleet.overflows, fleet.full);
     /* The schedules reach what they are for. */
     assert_true(fleet.asked[ANSWER_FOUND] - fleet.unsure > 1000 && fleet.unsure > 1000 &&
                 fleet.asked[ANSWER_ABSENT] > 1000);
     assert_true(fleet.asked[ANSWER_LEARNING] > 1000 && fleet.published > 1000 && fleet.taken > 10 &&
-                fleet.dropped > 10);
+                fleet.dropped > 10 && fleet.known > 1000);
     assert_true(fleet.restarts > 10 && fleet.changes > 10 && fleet.lost > 100 && fleet.overflows > 0 && fleet.full > 0);
     for (uint32_t i = 0; i < MESSAGES; i++) {
         fleet_forget(&fleet.message[i]);

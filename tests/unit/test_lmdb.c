@@ -148,6 +148,60 @@ static void test_other_tables(void **s)
     assert_string_equal(text, "2=5/6/7/8/n 300=5/6/7/8/n ");
 }
 
+/* Puts bytes into a table behind the index's back. */
+static void inject(struct index_dir *f, const char *table, const void *key, size_t key_size, const void *value,
+                   size_t value_size)
+{
+    MDB_env *env;
+    MDB_txn *txn;
+    MDB_dbi dbi;
+    MDB_val k = {key_size, (void *)(uintptr_t)key}, v = {value_size, (void *)(uintptr_t)value};
+    lmdb_close(f->ix);
+    f->ix = NULL;
+    assert_int_equal(mdb_env_create(&env), 0);
+    mdb_env_set_maxdbs(env, 8);
+    mdb_env_set_mapsize(env, 16u << 20);
+    assert_int_equal(mdb_env_open(env, f->dir, MDB_NOSYNC, 0600), 0);
+    assert_int_equal(mdb_txn_begin(env, NULL, 0, &txn), 0);
+    assert_int_equal(mdb_dbi_open(txn, table, 0, &dbi), 0);
+    assert_int_equal(mdb_put(txn, dbi, &k, &v, 0), 0);
+    assert_int_equal(mdb_txn_commit(txn), 0);
+    mdb_env_close(env);
+}
+
+static int one_tombstone(void *arg, struct key_ref key, const struct tombstone_row *row)
+{
+    size_t used = strlen(arg);
+    snprintf((char *)arg + used, 256 - used, "%u:%.*s=%llu/%d/%d ", key.ns, (int)key.size, (const char *)key.data,
+             (unsigned long long)row->counter, row->known, row->taken);
+    return 0;
+}
+
+static void test_tombstones(void **s)
+{
+    struct index_dir *f = *s;
+    struct key_ref a = {.data = "a", .size = 1, .ns = 7}, b = {.data = "b", .size = 1, .ns = 7};
+    char text[256] = "";
+    batch_tombstone(f->b, b, &(struct tombstone_row){.counter = 5});
+    batch_tombstone(f->b, a, &(struct tombstone_row){.counter = 6, .known = true, .taken = true});
+    batch_tombstone(f->b, b, &(struct tombstone_row){.counter = 9});
+    batch_end_tombstone(f->b, (struct key_ref){.data = "c", .size = 1});
+    assert_int_equal(index_commit(f), 0);
+    assert_int_equal(index_reopen(f), 0);
+    assert_int_equal(lmdb_ops.tombstones(f->ix, one_tombstone, text), 0);
+    assert_string_equal(text, "7:a=6/1/1 7:b=9/0/0 ");
+    text[0] = 0;
+    batch_end_tombstone(f->b, a);
+    assert_int_equal(index_commit(f), 0);
+    assert_int_equal(lmdb_ops.tombstones(f->ix, one_tombstone, text), 0);
+    assert_string_equal(text, "7:b=9/0/0 ");
+    struct record r;
+    assert_int_equal(lmdb_ops.get(f->ix, b, &r), -ENOENT); /* it is no object */
+    inject(f, "tombstones", "\0\0\0\7x", 5, "123", 3);
+    assert_int_equal(index_reopen(f), 0);
+    assert_int_equal(lmdb_ops.tombstones(f->ix, one_tombstone, text), -EBADMSG);
+}
+
 static void test_identity(void **s)
 {
     struct index_dir *f = *s;
@@ -186,27 +240,6 @@ static void test_open_twice(void **s)
     assert_int_equal(lmdb_open(&other, &c), -ENOENT);
     c.map_bytes = LMDB_MAP_MIN - 1;
     assert_int_equal(lmdb_open(&other, &c), -EINVAL);
-}
-
-/* Puts bytes into a table behind the index's back. */
-static void inject(struct index_dir *f, const char *table, const void *key, size_t key_size, const void *value,
-                   size_t value_size)
-{
-    MDB_env *env;
-    MDB_txn *txn;
-    MDB_dbi dbi;
-    MDB_val k = {key_size, (void *)(uintptr_t)key}, v = {value_size, (void *)(uintptr_t)value};
-    lmdb_close(f->ix);
-    f->ix = NULL;
-    assert_int_equal(mdb_env_create(&env), 0);
-    mdb_env_set_maxdbs(env, 8);
-    mdb_env_set_mapsize(env, 16u << 20);
-    assert_int_equal(mdb_env_open(env, f->dir, MDB_NOSYNC, 0600), 0);
-    assert_int_equal(mdb_txn_begin(env, NULL, 0, &txn), 0);
-    assert_int_equal(mdb_dbi_open(txn, table, 0, &dbi), 0);
-    assert_int_equal(mdb_put(txn, dbi, &k, &v, 0), 0);
-    assert_int_equal(mdb_txn_commit(txn), 0);
-    mdb_env_close(env);
 }
 
 static void test_damaged_records(void **s)
@@ -344,10 +377,10 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, index_setup, index_teardown)
     const struct CMUnitTest tests[] = {
-        TEST(test_put_get_delete), TEST(test_list),         TEST(test_other_tables),
-        TEST(test_identity),       TEST(test_open_twice),   TEST(test_damaged_records),
-        TEST(test_damaged_rows),   TEST(test_damaged_file), TEST(test_allocated_whole),
-        TEST(test_no_space),
+        TEST(test_put_get_delete),  TEST(test_list),         TEST(test_other_tables),
+        TEST(test_tombstones),      TEST(test_identity),     TEST(test_open_twice),
+        TEST(test_damaged_records), TEST(test_damaged_rows), TEST(test_damaged_file),
+        TEST(test_allocated_whole), TEST(test_no_space),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

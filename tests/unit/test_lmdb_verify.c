@@ -22,7 +22,7 @@
 #define PAGE 4096u
 #define WINDOW (8u << 20) /* of the file: more than is in use */
 
-static const char *const tables[] = {"objects", "meta", "sessions", "namespaces"};
+static const char *const tables[] = {"objects", "meta", "sessions", "namespaces", "tombstones"};
 
 static struct key_ref numbered(uint32_t i, char buf[KEY_MAX])
 {
@@ -54,7 +54,7 @@ static int verify_file(const struct index_dir *f)
     snprintf(path, sizeof path, "%s/data.mdb", f->dir);
     int fd = open(path, O_RDONLY);
     assert_true(fd >= 0 && fstat(fd, &st) == 0);
-    int rc = lmdb_verify(fd, (uint64_t)st.st_size, tables, 4);
+    int rc = lmdb_verify(fd, (uint64_t)st.st_size, tables, 5);
     close(fd);
     return rc;
 }

@@ -54,6 +54,8 @@ static void options(struct core *c)
 {
     c->config.namespaces = replaceable;
     c->config.n_namespaces = 1;
+    c->config.publish = draw_below(2);
+    c->config.tombstone_ns = 1 + draw_below(1000000000);
     c->config.draft_quota = c->config.super->pool_bytes / 2;
     c->config.high_bytes = c->config.super->pool_bytes * 3 / 4;
     c->config.low_bytes = c->config.super->pool_bytes / 2;
@@ -474,6 +476,10 @@ static void touch(struct life *l)
 static void step(struct life *l)
 {
     switch (draw_below(64)) {
+    case 19:
+    case 20:
+        core_judge(&l->c);
+        break;
     case 0:
     case 1:
     case 2:

@@ -37,7 +37,7 @@ struct world {
     bool deaf;       /* batches come and nobody answers */
     uint8_t verdict; /* what homes answer */
     uint64_t counter;
-    uint32_t takes, drops;
+    uint32_t takes, drops, knowns;
     struct publication_entry last; /* of a TAKE or DROP */
     uint32_t most_unanswered;
 };
@@ -165,6 +165,10 @@ static void drain(struct world *w)
         case PUBLISH_DROP:
             w->drops++;
             w->last = c->entry;
+            break;
+        case PUBLISH_KNOWN:
+            w->knowns++;
+            assert_int_equal(c->entry.kind, PUBLICATION_TOMBSTONE);
         }
         assert_null(publish_check(w->p));
     }
@@ -372,6 +376,7 @@ static void test_superseded(void **state)
     drain(&w);
     assert_int_equal(w.takes, 4);
     assert_int_equal(w.drops, 2);
+    assert_int_equal(w.knowns, 2); /* below what stands: the home names nothing that is older */
     w.counter = UINT64_MAX - 1;
     tell(&w, 7, PUBLICATION_OBJECT, true);
     tell(&w, 8, PUBLICATION_OBJECT, false);
@@ -407,6 +412,10 @@ static void test_full(void **state)
     w.verdict = VERDICT_OK;
     pass_time(&w, FULL);
     assert_true(done(&w, 1, number));
+    w.verdict = VERDICT_FULL;
+    tell(&w, 2, PUBLICATION_TOMBSTONE, true);
+    drain(&w);
+    assert_int_equal(w.knowns, 0); /* a home without room has not got it */
     end(&w);
 }
 
@@ -524,7 +533,7 @@ static void test_away(void **state)
     assert_int_equal(publish_absence(HOME_TOMBSTONE_NS + 1, HOME_TOMBSTONE_NS, 2), ABSENCE_LONG);
     assert_int_equal(publish_absence(-1, HOME_TOMBSTONE_NS, 2), ABSENCE_LONG);
     assert_int_equal(publish_absence(HOME_TOMBSTONE_NS + 1, HOME_TOMBSTONE_NS, 0), ABSENCE_SHORT);
-    struct home_version own = {5, 1};
+    struct object_version own = {5, 1};
     struct home_answer a = {.kind = ANSWER_LEARNING};
     assert_int_equal(publish_confirm(&a, own, false, 0, 1, false), UNLISTED_WAIT);
     assert_int_equal(publish_confirm(&a, own, false, 0, 1, true), UNLISTED_DROP);

@@ -96,7 +96,7 @@ static void shortest_way_to_a_buffer(void **state)
     assert_int_equal(r->copied, 1000);
     assert_int_equal(r->version.counter, 5);
     assert_true(r->verified);
-    assert_int_equal(r->phase_ns[PULL_ADMIT], 2 * MS);
+    assert_int_equal(r->phase_ns[PULL_HOME], 2 * MS);
     assert_int_equal(r->phase_ns[PULL_TRANSFER], 3 * MS);
     assert_int_equal(r->phase_ns[PULL_TOTAL], 5 * MS);
     expect_nothing();
@@ -450,6 +450,14 @@ static void learning_homes(void **state)
     script_says(s, take(CMD_PULL_ASK), HOME_LEARNING, first, 3);
     script_says(s, take(CMD_PULL_ASK), HOME_LEARNING, &first[2], 1);
     expect_done(2, BERTH_EUNSURE);
+    /* More than can be named: the home says nothing, which is no fault of its. */
+    script_pull(s, 3, "k", PULL_BUFFER, 0, 0);
+    script_says(s, take(CMD_PULL_ASK), HOME_LEARNING, NULL, PULL_MISSING_MAX + 1);
+    script_says(s, take(CMD_PULL_ASK), HOME_LEARNING, NULL, PULL_MISSING_MAX + 1);
+    expect_done(3, BERTH_EUNSURE);
+    struct pull_status st;
+    pull_status(s->p, &st);
+    assert_int_equal(st.counter[PULL_BAD_ANSWERS], 0);
     expect_nothing();
 }
 

@@ -147,29 +147,80 @@ static void wait_asks_again(void **state)
     expect_done(3, -ETIMEDOUT);
 }
 
-static void windows_are_shared_fairly(void **state)
+/* Five keys more, of `size` each, while a large transfer fills the window. */
+static uint64_t five_more(uint64_t size, uint64_t *second)
 {
-    (void)state;
     uint64_t first = to_read(1, "k", 8 * MIB);
-    uint64_t second = take(CMD_PULL_READ);
+    *second = take(CMD_PULL_READ);
     assert_int_equal(script_count(s, CMD_PULL_READ), 0); /* the source's window */
     script_pull(s, 2, "abcde", PULL_BUFFER, 0, 0);
     const struct kept *k = script_take(s, CMD_PULL_ASK);
     script_found(s, k->c.id, 5, 3, 5);
-    script_grant(s, take(CMD_PULL_LEASE), 5, 5, 4096);
+    script_grant(s, take(CMD_PULL_LEASE), 5, 5, size);
+    return first;
+}
+
+static void windows_are_shared_fairly(void **state)
+{
+    (void)state;
+    uint64_t second, first = five_more(128 << 10, &second);
     assert_int_equal(script_count(s, CMD_PULL_READ), 0);
     script_status(s, EV_PULL_READ, first, 0);
-    k = script_take(s, CMD_PULL_READ); /* the turn is the large one's, then the other request's, then .. */
+    const struct kept *k = script_take(s, CMD_PULL_READ); /* the large one's turn, then the other request's, then .. */
     bool large = k->c.length == MIB;
     script_status(s, EV_PULL_READ, second, 0);
     assert_true(script_count(s, CMD_PULL_READ) >= 1);
     if (large) {
-        assert_int_equal(script_take(s, CMD_PULL_READ)->c.length, 4096);
+        assert_int_equal(script_take(s, CMD_PULL_READ)->c.length, 128 << 10);
     }
     struct pull_status st;
     pull_status(s->p, &st);
     assert_true(st.window_bytes <= 2 * MIB);
     s->n_kept = 0;
+}
+
+static void small_ones_pass_a_full_window(void **state)
+{
+    (void)state;
+    uint64_t second, first = five_more(64 << 10, &second);
+    struct pull_status st;
+    pull_status(s->p, &st);
+    assert_int_equal(script_count(s, CMD_PULL_READ), 4); /* an eighth of the source's window */
+    assert_int_equal(st.window_bytes, 2 * MIB + (256 << 10));
+    uint64_t small = take(CMD_PULL_READ);
+    script_status(s, EV_PULL_READ, first, 0); /* they take no room from the large one */
+    assert_int_equal(script_count(s, CMD_PULL_READ), 4);
+    script_status(s, EV_PULL_READ, small, 0);
+    assert_int_equal(script_count(s, CMD_PULL_READ), 5);
+    assert_null(pull_check(s->p));
+    s->n_kept = 0;
+}
+
+static bool read_sums(uint64_t id, const char *key, uint32_t flags, uint32_t sample, uint64_t size)
+{
+    struct pull_key k = {.key = {.data = key, .size = 1}, .buffer = id, .room = 1u << 30};
+    script_request(s, &(struct pull_request){.id = id,
+                                             .keys = &k,
+                                             .n_keys = 1,
+                                             .destination = PULL_BUFFER,
+                                             .flags = flags,
+                                             .sample = sample,
+                                             .deadline = INT64_MAX});
+    script_found(s, take(CMD_PULL_ASK), 1, 3, 5);
+    script_grant(s, take(CMD_PULL_LEASE), 1, 5, size);
+    bool sum = script_take(s, CMD_PULL_READ)->c.sum;
+    s->n_kept = 0;
+    return sum;
+}
+
+static void sums_only_where_they_are_wanted(void **state)
+{
+    (void)state;
+    assert_true(read_sums(1, "a", 0, 1, 4096));
+    assert_true(read_sums(2, "b", PULL_VERIFY, 0, 4096));
+    assert_false(read_sums(3, "c", 0, 16, 4096)); /* hashed afterwards, if it is one of those */
+    assert_false(read_sums(4, "d", 0, 0, 4096));
+    assert_false(read_sums(5, "e", 0, 1, MIB + 1)); /* two READs: the sum of one is of no use */
 }
 
 static void long_transfers_renew(void **state)
@@ -453,7 +504,6 @@ static void never_below_a_version_returned(void **state)
     expect_done(1, 0);
     pull_replaceable(2, PULL_FRESH); /* not by the lease, which is good */
     const struct kept *k = script_take(s, CMD_PULL_ASK);
-    assert_true(k->c.flags & ASK_FRESH);
     script_found(s, k->c.id, 1, 2, 9);
     script_grant(s, take(CMD_PULL_LEASE), 1, 8, 10); /* older than the home knows */
     expect_done(2, BERTH_ENOTNOW);
@@ -578,6 +628,8 @@ int main(void)
         CASE(prefix_over_a_home_that_learns),
         CASE(wait_asks_again),
         CASE(windows_are_shared_fairly),
+        CASE(small_ones_pass_a_full_window),
+        CASE(sums_only_where_they_are_wanted),
         CASE(long_transfers_renew),
         CASE(no_post_without_time),
         CASE(recall_and_release),

@@ -150,7 +150,7 @@ static void damaged(uint32_t at, uint8_t value, unsigned holds)
 static void test_damaged(void **unused)
 {
     (void)unused;
-    damaged(47, 0x10, 0); /* unknown flag */
+    damaged(47, 0x20, 0); /* unknown flag */
     damaged(47, 0x80, 0);
     damaged(47, 4 << 1, 0);             /* a tier that no header can name */
     damaged(55, 0x80, 0);               /* larger than any object */

@@ -173,6 +173,11 @@ static void item_in_range(unsigned op, const struct wire_item *i, const uint8_t 
         assert_true(i->entry.kind >= 1 && i->entry.kind <= 3 && i->entry.size <= 1u << 30);
         assert_true(i->entry.version.counter >= 1 && i->entry.version.counter <= INT64_MAX);
         break;
+    case WIRE_LISTED:
+        assert_true(i->member.weight >= 1 && i->member.weight <= 65535 && i->member.name.size >= 1);
+        text_in_range(&i->member.name, 63, data, n);
+        text_in_range(&i->member.address, 255, data, n);
+        break;
     case WIRE_PUBLISHED:
         assert_true(i->published.kind <= 2 && i->published.counter <= INT64_MAX);
         break;
@@ -200,6 +205,11 @@ static void in_range(const struct wire_case *w, const uint8_t *data, size_t n)
         assert_true(m->refuse.code < 0);
     } else if (m->head.op == WIRE_CORRUPT) {
         key_in_range(&m->corrupt.key, data, n);
+    } else if (m->head.op == WIRE_MEMBERS) {
+        assert_true(m->from < 1024);
+    } else if (m->head.op == WIRE_LISTED) {
+        assert_true(m->listed.revision && m->listed.total >= 1 && m->listed.total <= 1024);
+        assert_true(m->listed.homes >= 1 && m->listed.homes <= 8);
     }
 }
 

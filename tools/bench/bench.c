@@ -352,11 +352,13 @@ static void report_json(const struct bench *b, const struct bench_result *r)
     json_object_set_new(o, "latency_ns", stat_json(r->latency ? r->latency : &nothing));
     json_object_set_new(o, "baseline", json_pack("{s:s, s:f}", "name", r->baseline, "value", r->value));
     json_object_set_new(o, "ratio", json_real(r->ratio));
+    json_object_update(o, r->more);
+    json_decref(r->more);
     cli_json_print(o);
     fflush(stdout);
 }
 
-static const char *text_of_time(char out[24], double ns)
+const char *bench_text_of_time(char out[24], double ns)
 {
     if (ns < 1e3)
         snprintf(out, 24, "%.1f ns", ns);
@@ -369,7 +371,7 @@ static const char *text_of_time(char out[24], double ns)
     return out;
 }
 
-static const char *text_of_rate(char out[24], double bytes)
+const char *bench_text_of_rate(char out[24], double bytes)
 {
     if (bytes >= 1e9)
         snprintf(out, 24, "%.2f GB/s", bytes / 1e9);
@@ -391,9 +393,9 @@ static void print_baseline(const struct bench_result *r)
     for (char *c = name; *c; c++)
         *c = *c == '_' ? ' ' : *c;
     if (unit == 0)
-        text_of_time(value, r->value);
+        bench_text_of_time(value, r->value);
     else if (unit == 1)
-        text_of_rate(value, r->value);
+        bench_text_of_rate(value, r->value);
     else
         snprintf(value, sizeof(value), "%.0f a second", r->value);
     printf("  %-10s %s: %s\n", "baseline", name, value);
@@ -405,9 +407,10 @@ static void print_latency(const struct bench_result *r)
 
     if (!r->latency || !r->latency->count)
         return;
-    printf("  %-10s mean %s, p50 %s, p99 %s, p999 %s%s\n", "latency", text_of_time(mean, stat_mean(r->latency)),
-           text_of_time(p50, stat_percentile(r->latency, 0.5)), text_of_time(p99, stat_percentile(r->latency, 0.99)),
-           text_of_time(p999, stat_percentile(r->latency, 0.999)), r->timed > 1 ? " (means of batches)" : "");
+    printf("  %-10s mean %s, p50 %s, p99 %s, p999 %s%s\n", "latency", bench_text_of_time(mean, stat_mean(r->latency)),
+           bench_text_of_time(p50, stat_percentile(r->latency, 0.5)),
+           bench_text_of_time(p99, stat_percentile(r->latency, 0.99)),
+           bench_text_of_time(p999, stat_percentile(r->latency, 0.999)), r->timed > 1 ? " (means of batches)" : "");
 }
 
 static void print_rate(const struct bench_result *r)
@@ -418,7 +421,7 @@ static void print_rate(const struct bench_result *r)
         return;
     printf("  %-10s %.0f a second", r->unit, (double)r->ops / r->seconds);
     if (r->bytes)
-        printf(", %s", text_of_rate(bytes, (double)r->bytes / r->seconds));
+        printf(", %s", bench_text_of_rate(bytes, (double)r->bytes / r->seconds));
     putchar('\n');
 }
 
@@ -430,6 +433,7 @@ void bench_report(const struct bench *b, const struct bench_result *r)
         report_json(b, r);
         return;
     }
+    json_decref(r->more);
     printf("%s: %s, %llu objects of %s, depth %u, threads %u\n", b->which->name, b->which->doc,
            (unsigned long long)b->objects, cli_bytes(size, b->size), b->depth, b->threads);
     print_rate(r);

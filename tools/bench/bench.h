@@ -26,8 +26,21 @@ struct bench_case {
     uint64_t size, objects;      /* defaults */
     unsigned depth;
     bool threads; /* takes --threads */
+    bool pulls;   /* takes the options of pulls */
 };
 extern const struct bench_case bench_cases[]; /* cmd_bench.c; ends with a NULL name */
+
+/* Who knows where the keys are that are pulled. */
+enum bench_home { BENCH_HOME_OWNER, BENCH_HOME_READER, BENCH_HOME_OTHER };
+
+struct bench_pulls { /* options of pulls */
+    char verify[16]; /* the reader's setting */
+    enum bench_home home;
+    bool cold;    /* each pull needs a lease */
+    bool replica; /* into the reader's pool */
+    bool pin;     /* owner and reader on a CPU each */
+    bool given;   /* some of these were */
+};
 
 struct bench {
     const struct bench_case *which;
@@ -40,6 +53,7 @@ struct bench {
     bool may_evict;       /* what others have put on the node that was named */
     uint64_t draft_bytes; /* of a node that was named: most that may be unsealed at once; 0: no limit */
     int64_t pause_ns;
+    struct bench_pulls pulls;
     struct bench_node node; /* of our own */
     struct berth *b;
     struct berth_queue *queue; /* of BENCH_QUEUE */
@@ -54,6 +68,7 @@ struct bench_result {
     const struct bench_stat *latency; /* may be NULL */
     const char *baseline;             /* name with its unit */
     double value, ratio;
+    json_t *more; /* members of the document beyond those of every case, taken over; NULL: none */
 };
 
 /* Starts the node, with room for `slots` objects of the case's size and room_slots more; evict: above that many.
@@ -111,6 +126,9 @@ void bench_pause(int64_t ns);
 int bench_fail(int error);
 int bench_no_memory(void);
 void bench_report(const struct bench *b, const struct bench_result *r);
+/* "1.50 us", "2.31 GB/s". Return out. */
+const char *bench_text_of_time(char out[24], double ns);
+const char *bench_text_of_rate(char out[24], double bytes_per_second);
 
 int bench_local_get(struct bench *b);
 int bench_local_get_batch(struct bench *b);
@@ -121,5 +139,8 @@ int bench_put_batch(struct bench *b);
 int bench_put_group(struct bench *b);
 int bench_idle(struct bench *b);
 int bench_overhead(struct bench *b);
+int bench_pull(struct bench *b);
+int bench_pull_batch(struct bench *b);
+int bench_pull_fair(struct bench *b);
 
 #endif

@@ -23,6 +23,7 @@
 #define STOP_SECONDS 60
 #define SETTING_TEXT 24
 #define SETTINGS 7
+#define MORE_TEXT 512
 
 struct setting_pair {
     const char *name;
@@ -95,6 +96,8 @@ void bench_node_settings(const struct bench_node_config *config, char *out, size
     out[0] = 0;
     for (unsigned i = 0; i < n && used < size; i++)
         used += (size_t)snprintf(out + used, size - used, "%c%s=%s", i ? '&' : '?', pairs[i].name, pairs[i].value);
+    for (const char *const *more = config->more; more && *more && used < size; more++)
+        used += (size_t)snprintf(out + used, size - used, "&%s", *more);
 }
 
 /* ---- the keeper ---- */
@@ -109,9 +112,9 @@ static int remove_one(const char *path, const struct stat *st, int kind, struct 
 
 static void run_berthd(const struct bench_node *n, const struct bench_node_config *config)
 {
-    char exe[4096], region[96], flags[SETTINGS][32];
+    char exe[4096], region[96], flags[SETTINGS][32], more[BENCH_NODE_MORE][MORE_TEXT];
     struct setting_pair pairs[SETTINGS];
-    char *argv[10 + 2 * SETTINGS];
+    char *argv[10 + 2 * SETTINGS + BENCH_NODE_MORE];
     unsigned count = make_settings(config, pairs), argc = 0;
     ssize_t length = readlink("/proc/self/exe", exe, sizeof(exe) - 8);
     char *base;
@@ -135,6 +138,10 @@ static void run_berthd(const struct bench_node *n, const struct bench_node_confi
         snprintf(flags[i], sizeof(flags[i]), "--%s", pairs[i].name);
         argv[argc++] = flags[i];
         argv[argc++] = pairs[i].value;
+    }
+    for (unsigned i = 0; config->more && config->more[i] && i < BENCH_NODE_MORE; i++) {
+        snprintf(more[i], MORE_TEXT, "--%s", config->more[i]);
+        argv[argc++] = more[i];
     }
     argv[argc] = NULL;
     execv(exe, argv);

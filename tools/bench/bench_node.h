@@ -11,13 +11,16 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
+#define BENCH_NODE_MORE 12u
+
 struct bench_node_config {
     uint64_t slots;      /* objects that have room at once */
     uint64_t slot_bytes; /* pool bytes of each, bench_slot_bytes() */
     uint64_t room_slots; /* beyond: drafts, grants, what waits for its readers */
     uint64_t high_slots; /* evict above so many; 0: no eviction while they fit */
     uint64_t low_slots;
-    const char *policy; /* NULL: the default */
+    const char *policy;      /* NULL: the default */
+    const char *const *more; /* further settings, "NAME=VALUE", up to a NULL; at most BENCH_NODE_MORE; NULL: none */
 };
 
 struct bench_node {

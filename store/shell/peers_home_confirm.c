@@ -1,0 +1,271 @@
+/* peers_home_confirm.c: a node that was away for longer than removals are remembered (PROTOCOLS rule 29).
+ *
+ * It begins held: nothing is listed to homes, and no lease is given. Each object that it had is asked for at a home of
+ * its key, and is kept or dropped by the answer (publish_confirm). Where a home can't say yet, because other members
+ * have not told it all they have, it is asked again; 60 s after the first other member was there, what is not confirmed
+ * is dropped. Alone, a node stays held: nobody asks it anything. Then the publication is released.
+ *
+ * A round goes member by member, each time over all objects: those whose first home that can be reached is this member
+ * are asked for, 256 in a message, one message at a time. A turn looks at CONFIRM_LOOKS objects. Memory: 160 KiB while
+ * it lasts.
+ */
+#include "store/shell/peers_home_internal.h"
+
+#include "store/shell/log.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CONFIRM_LOOKS 4096u
+#define CONFIRM_ROUND_NS INT64_C(200000000) /* between two rounds */
+#define CONFIRM_LAST_NS INT64_C(60000000000)
+
+struct confirm {
+    struct home_part *part;
+    uint64_t newest; /* counter: own versions above it were sealed in this run */
+    uint16_t member; /* who is asked */
+    uint64_t cursor; /* node_objects_next's */
+    bool all;        /* its objects were all asked for; it is over when the answer is there */
+    bool asking;
+    uint32_t open;    /* objects of this round that are not decided */
+    int64_t round_at; /* CLOCK_MONOTONIC ns of the next round */
+    int64_t last_at;  /* time is up then; INT64_MAX: no other member was there yet */
+    uint64_t dropped; /* a copy that an effect is busy with counts each time */
+    uint32_t n;       /* of the question */
+    struct node_publication object[WIRE_KEYS_MAX];
+    uint8_t key[WIRE_KEYS_MAX][KEY_MAX];
+};
+
+int home_confirm_begin(struct home_part *h, int64_t away_ns)
+{
+    struct confirm *c = calloc(1, sizeof *c);
+    if (!c)
+        return -ENOMEM;
+    c->part = h;
+    c->newest = node_seen(h->peers->server->node);
+    c->last_at = INT64_MAX;
+    h->confirm = c;
+    log_event(LOG_WARNING,
+              "this node was away from the others for %lld s, longer than removals are remembered: its objects are "
+              "offered again when the homes of their keys have confirmed them",
+              (long long)(away_ns / 1000000000));
+    return 0;
+}
+
+void home_confirm_end(struct home_part *h)
+{
+    free(h->confirm);
+    h->confirm = NULL;
+}
+
+bool home_part_held(const struct peers *p)
+{
+    return p->home && p->home->confirm;
+}
+
+static bool is_up(const struct peers *p, uint16_t member)
+{
+    return member == p->self || p->members[member].link;
+}
+
+static uint16_t first_home(const struct peers *p, const struct node_publication *o)
+{
+    struct home_key k = home_key_of(&o->key, o->route);
+    uint16_t homes[HOMES_MAX];
+    uint32_t n = rendezvous_homes(p->homes, rendezvous_place(&k), homes);
+    for (uint32_t i = 0; i < n; i++) {
+        if (is_up(p, homes[i]))
+            return homes[i];
+    }
+    return MEMBER_NONE;
+}
+
+/* ---- answers ---- */
+
+static void drop(struct confirm *c, const struct node_publication *o)
+{
+    struct node_event ev = {.kind = EV_DROP_COPY, .key = o->key, .counter = o->counter, .region = o->region};
+    c->dropped++;
+    dispatch(c->part->peers->server, &ev);
+}
+
+/* What was dropped is looked for once more: an effect may have been busy with it. */
+static void decide(struct confirm *c, const struct node_publication *o, const struct home_answer *a, uint32_t missing,
+                   bool last)
+{
+    struct object_version own = {.counter = o->counter, .region = o->region};
+    enum unlisted what = publish_confirm(a, own, o->replaceable, c->part->peers->self, missing, last);
+    c->open += what != UNLISTED_KEEP;
+    if (what == UNLISTED_DROP)
+        drop(c, o);
+}
+
+/* Members beside this one that may know more than the home. */
+static uint32_t read_answer(const struct peers *p, const struct wire_answer *w, struct home_answer *a)
+{
+    uint32_t missing = 0;
+    memset(a, 0, sizeof *a);
+    if (w->flags & WIRE_TOMBSTONE)
+        a->removed = (struct object_version){.counter = w->removed.counter, .region = w->removed.region};
+    if (w->kind == WIRE_ABSENT) {
+        a->kind = ANSWER_ABSENT;
+        return 0;
+    }
+    if (w->kind == WIRE_FOUND) {
+        a->kind = ANSWER_FOUND;
+        for (; a->n < w->n && a->n < HOME_LOCATIONS; a->n++)
+            a->at[a->n] = (struct home_location){
+                .member = w->at[a->n].member,
+                .version = {.counter = w->at[a->n].version.counter, .region = w->at[a->n].version.region}};
+        return w->flags & WIRE_SURE ? 0 : 1; /* who it is, is not said */
+    }
+    a->kind = ANSWER_LEARNING;
+    a->everyone = w->flags & WIRE_EVERYONE;
+    for (uint32_t i = 0; i < w->n && i < WIRE_MISSING_MAX; i++)
+        missing += w->missing[i] != p->self;
+    return missing + (w->flags & WIRE_MORE ? 1 : 0);
+}
+
+static bool time_is_up(const struct confirm *c)
+{
+    return peers_mono(c->part->peers) >= c->last_at;
+}
+
+static void answered(void *arg, int32_t status, const struct wire_message *m, struct wire_reader *items)
+{
+    struct confirm *c = arg;
+    struct peers *p = c->part->peers;
+    struct wire_item item;
+    struct home_answer a;
+    uint32_t i = 0;
+    c->asking = false;
+    for (; status == 0 && m && i < c->n && wire_next(items, &item) == 1; i++) {
+        uint32_t missing = read_answer(p, &item.answer, &a);
+        decide(c, &c->object[i], &a, missing, time_is_up(c));
+    }
+    c->open += c->n - i;
+    c->n = 0;
+    p->again = true;
+}
+
+/* ---- questions ---- */
+
+static void ask_self(struct confirm *c, int64_t now)
+{
+    struct home_part *h = c->part;
+    uint16_t missing[PULL_MISSING_MAX];
+    uint32_t n = home_missing(h->home, false, missing, PULL_MISSING_MAX), others = n;
+    for (uint32_t i = 0; i < n && i < PULL_MISSING_MAX; i++)
+        others -= missing[i] == h->peers->self;
+    for (uint32_t i = 0; i < c->n; i++) {
+        struct home_key k = home_key_of(&c->object[i].key, c->object[i].route);
+        struct home_answer a;
+        home_ask(h->home, &k, h->peers->revision, now, &a);
+        decide(c, &c->object[i], &a, others, time_is_up(c));
+    }
+    c->n = 0;
+}
+
+static void ask(struct confirm *c)
+{
+    struct peers *p = c->part->peers;
+    struct wire_message m;
+    struct wire_writer w;
+    memset(&m, 0, sizeof m);
+    m.head.op = WIRE_ASK;
+    m.ask.revision = p->revision;
+    int e = wire_begin(&w, p->buffer, sizeof p->buffer, &m);
+    for (uint32_t i = 0; e == 0 && i < c->n; i++) {
+        struct wire_item item;
+        memset(&item, 0, sizeof item);
+        item.key = c->object[i].key;
+        e = wire_add(&w, &item);
+    }
+    long bytes = e < 0 ? e : wire_end(&w);
+    int64_t until = peers_mono(p) + HOME_RESEND_NS;
+    c->asking = true;
+    if (bytes < 0 || link_ask(p, c->member, p->buffer, (size_t)bytes, until, until, answered, c) < 0)
+        answered(c, -ECONNRESET, NULL, NULL);
+}
+
+/* An object of before this run that has no home to ask. Counted once a round. */
+static void alone(struct confirm *c, const struct node_publication *o)
+{
+    if (c->member != 0)
+        return;
+    c->open++;
+    if (time_is_up(c))
+        drop(c, o);
+}
+
+/* Objects for one question; true: there are no more for this member. */
+static bool gather(struct confirm *c)
+{
+    struct peers *p = c->part->peers;
+    for (uint32_t looks = 0; c->n < WIRE_KEYS_MAX && looks < CONFIRM_LOOKS; looks++) {
+        struct node_publication *o = &c->object[c->n];
+        if (!node_objects_next(p->server->node, &c->cursor, c->key[c->n], o) || o->kind != PUBLISH_SEALED)
+            return true;
+        bool fresh = o->region == c->part->self.region && o->counter > c->newest;
+        uint16_t home = fresh ? MEMBER_NONE : first_home(p, o);
+        if (!fresh && home == MEMBER_NONE)
+            alone(c, o);
+        c->n += home == c->member;
+    }
+    return false;
+}
+
+static void release(struct home_part *h, int64_t now)
+{
+    log_event(LOG_INFO, "the homes have confirmed what this node has: %llu copies were dropped",
+              (unsigned long long)h->confirm->dropped);
+    home_confirm_end(h);
+    publish_release(h->publish, now);
+    h->peers->again = true;
+}
+
+static void next_member(struct confirm *c, int64_t now)
+{
+    c->cursor = 0;
+    if (++c->member < c->part->peers->n_members)
+        return;
+    if (c->open == 0) {
+        release(c->part, now);
+        return;
+    }
+    c->member = 0;
+    c->open = 0;
+    c->round_at = now + CONFIRM_ROUND_NS;
+}
+
+void home_confirm_turn(struct home_part *h, int64_t now)
+{
+    struct confirm *c = h->confirm;
+    if (!c || c->asking || now < c->round_at)
+        return;
+    for (uint32_t i = 0; i < h->peers->n_members && c->last_at == INT64_MAX; i++) {
+        if (h->peers->members[i].link)
+            c->last_at = now + CONFIRM_LAST_NS;
+    }
+    if (c->last_at == INT64_MAX) {
+        c->round_at = now + CONFIRM_ROUND_NS;
+        return;
+    }
+    h->peers->again = true;
+    if (c->all) {
+        c->all = false;
+        next_member(c, now);
+        return;
+    }
+    c->all = gather(c);
+    if (c->n && c->member == h->peers->self)
+        ask_self(c, now);
+    else if (c->n)
+        ask(c);
+}
+
+int64_t home_confirm_timer(const struct home_part *h)
+{
+    return h->confirm && !h->confirm->asking ? h->confirm->round_at : INT64_MAX;
+}
