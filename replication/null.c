@@ -101,8 +101,14 @@ static void null_stats(void *ctx, struct transport_stats *out)
     *out = (struct transport_stats){0};
 }
 
+static bool null_proves(void *ctx)
+{
+    (void)ctx;
+    return false;
+}
+
 const struct transport null_transport = {
     "null",    null_resolve, null_open,    null_close,      null_address, null_descriptor,
     null_turn, null_flush,   null_connect, null_disconnect, null_fence,   null_expose,
-    null_send, null_read,    null_cancel,  null_stop,       null_stats,
+    null_send, null_read,    null_cancel,  null_stop,       null_stats,   null_proves,
 };

@@ -78,6 +78,8 @@ struct pull_key {
     const struct pull_range *ranges; /* BUFFER; none: the whole object to [to, to + room) */
     uint64_t buffer;                 /* BUFFER: the shell's name for the memory */
     uint64_t to, room;               /* bytes; without ranges */
+    struct object_version here; /* FRESH: of the local pool's copy, counter 0: it has none. Where a home knows of none
+                                   that is newer, the answer is BERTH_KEPT */
 };
 
 struct pull_request {

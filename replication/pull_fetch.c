@@ -60,6 +60,9 @@ static bool lease_serves(struct puller *p, const struct fetch *f, const struct r
 void fetch_begin(struct puller *p, struct fetch *f)
 {
     take_flags(f);
+    for (struct list *n = f->items.next; n != &f->items; n = n->next) {
+        CONTAINER(n, struct item, node)->late = false;
+    }
     fetch_phase(p, f, PULL_PAUSE);
     f->state = FETCH_SEEK;
     f->renewed = f->blocked = f->has_piece_sum = f->served = false;
@@ -241,7 +244,7 @@ static bool pause_fetch(struct puller *p, struct fetch *f)
     int64_t ns = p->config.wait_min_ns << shift;
     f->waits++;
     p->counter[PULL_WAITS]++;
-    if (p->config.watch && !f->watching) {
+    if (p->config.watch && !f->watching && !f->fresh) { /* FRESH passes over what is here, so that is no news to it */
         f->watching = true;
         out_add(p, &f->watch, CMD_PULL_WATCH);
     }
@@ -249,6 +252,17 @@ static bool pause_fetch(struct puller *p, struct fetch *f)
     fetch_phase(p, f, PULL_PAUSE);
     timers_set(&p->timers, &f->timer, p->mono + (ns < p->config.wait_max_ns ? ns : p->config.wait_max_ns));
     return true;
+}
+
+/* Who joined after the homes were asked is not told that the key was nowhere then: it may have come to be since. */
+static void put_off_late(struct fetch *f)
+{
+    for (struct list *n = f->items.next; n != &f->items; n = n->next) {
+        struct item *i = CONTAINER(n, struct item, node);
+        if (i->late && !i->left && i->round <= f->round) {
+            i->round = f->round + 1;
+        }
+    }
 }
 
 static bool is_here(struct puller *p, const struct fetch *f)
@@ -264,6 +278,9 @@ void fetch_unlocated(struct puller *p, struct fetch *f, int status)
     if (nowhere && is_here(p, f)) {
         fetch_stop(p, f, AFTER_END, BERTH_KEPT);
         return;
+    }
+    if (status == -ENOENT) {
+        put_off_late(f);
     }
     if (nowhere && !f->worst && pause_fetch(p, f)) {
         return;
@@ -435,6 +452,17 @@ void fetch_timer(struct puller *p, struct fetch *f)
 
 /* ---- the local replica ---- */
 
+/* This node has removed the key after that version: the lease was from before. Once; what is found then is all there
+ * is. */
+static bool removed_since(struct puller *p, struct fetch *f, int status)
+{
+    if (status != -ENOENT || f->stale > 0) {
+        return false;
+    }
+    fetch_stale(p, f);
+    return true;
+}
+
 void fetch_reserved(struct puller *p, const struct pull_event *ev)
 {
     struct fetch *f = fetch_find(p, ev->id);
@@ -448,7 +476,7 @@ void fetch_reserved(struct puller *p, const struct pull_event *ev)
         fetch_quiet(p, f);
     } else if (f->reserved) {
         read_begin(p, f);
-    } else {
+    } else if (!removed_since(p, f, ev->status)) {
         fetch_stop(p, f, AFTER_END, ev->status > 0 ? BERTH_KEPT : ev->status);
     }
 }
@@ -481,6 +509,9 @@ void fetch_sealed(struct puller *p, const struct pull_event *ev)
     f->reserved = false;
     if (ev->status == 0 && version_compare(f->record.version, floor_get(p, f->key)) < 0) {
         fetch_stale(p, f); /* a newer one was returned during the seal */
+        return;
+    }
+    if (removed_since(p, f, ev->status)) {
         return;
     }
     drop_lease(p, f);

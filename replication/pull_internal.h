@@ -52,6 +52,7 @@ struct item {
     uint32_t index;
     int left; /* its caller gave it up with this status; the destination is not quiet yet */
     bool done, located, released;
+    bool late; /* it joined a search that was under way: that the key was nowhere then says nothing to it */
     int64_t joined;
 };
 
@@ -95,7 +96,7 @@ struct seek {
     uint64_t skip[MEMBER_WORDS];                   /* no sources for its fetches */
     uint64_t tried[MEMBER_WORDS];                  /* these, and those that were asked already */
     uint64_t missing[MEMBER_WORDS];                /* LEARNING: in the answers of all homes */
-    struct object_version least;
+    struct object_version least, here;
     uint64_t prefix; /* serial of the request whose run it belongs to; 0: none */
     bool shared, fresh, narrowed, parked, held;
     bool home_lost, source_lost, refused, busy;
@@ -129,9 +130,11 @@ struct fetch {
     int end;
     uint32_t round;
     bool fresh, hold;
-    bool watching;  /* answers to its WATCH are still to come */
-    bool last_look; /* the one under way began after `lost` was known */
-    int lost;       /* why the key's writer did not seal it: it is looked for once more; 0 */
+    bool late;                  /* as an item is: it joined its seek after a home was asked */
+    struct object_version here; /* of the local pool's copy, as the last FRESH that joined has said */
+    bool watching;              /* answers to its WATCH are still to come */
+    bool last_look;             /* the one under way began after `lost` was known */
+    int lost;                   /* why the key's writer did not seal it: it is looked for once more; 0 */
     struct seek *seek;
     struct rpc *rpc; /* STATE */
     struct reader_lease *lease;
@@ -275,6 +278,7 @@ struct request *pull_request_find(struct puller *p, uint64_t id);
 void request_free(struct puller *p, struct request *r);
 void item_done(struct puller *p, struct item *i, const struct fetch *f, int status); /* f: whose record, or NULL */
 void item_located(struct puller *p, struct item *i);
+void item_parked(struct puller *p, struct item *i); /* a home has passed over its key: behind the end of a run */
 void requests_turn(
     struct puller *p); /* PREFIX: what became of the runs; from the end of an event, where no loop runs */
 

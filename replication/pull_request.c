@@ -64,13 +64,25 @@ void item_done(struct puller *p, struct item *i, const struct fetch *f, int stat
     }
 }
 
-void item_located(struct puller *p, struct item *i)
+static void turn_later(struct puller *p, struct request *r)
 {
-    struct request *r = i->request;
-    if (!i->located && (r->flags & PULL_PREFIX) && !list_in(&r->turning)) {
+    if ((r->flags & PULL_PREFIX) && !list_in(&r->turning)) {
         list_push(&p->turning, &r->turning);
     }
+}
+
+void item_located(struct puller *p, struct item *i)
+{
+    if (!i->located) {
+        turn_later(p, i->request);
+    }
     i->located = true;
+}
+
+/* The search may be shared with another request's run, where the key stands behind the end: here it may be first. */
+void item_parked(struct puller *p, struct item *i)
+{
+    turn_later(p, i->request);
 }
 
 /* ---- PREFIX ---- */
@@ -98,9 +110,11 @@ static void unpark(struct puller *p, struct request *r)
     if (!head || !head->fetch || !head->fetch->seek || !head->fetch->seek->parked) {
         return;
     }
+    uint64_t batch = ++p->serial; /* of its own, so that this run's first is the first in it, and is not passed over */
     for (uint32_t i = r->released; i < r->bound; i++) {
         struct fetch *f = r->items[i].fetch;
         if (f && f->seek && f->seek->parked) {
+            f->seek->prefix = batch;
             seek_go_on(p, f->seek);
         }
     }

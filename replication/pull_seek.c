@@ -46,6 +46,7 @@ static struct seek *seek_new(struct puller *p, struct fetch *f)
     s->key = key_keep(f->key);
     s->fresh = f->fresh;
     s->shared = !f->fresh;
+    s->here = f->here;
     s->least = floor_get(p, f->key);
     memcpy(s->skip, f->avoid, sizeof s->skip);
     memcpy(s->tried, f->avoid, sizeof s->tried);
@@ -71,6 +72,13 @@ static void seek_free(struct puller *p, struct seek *s)
     p->n_seeks--;
 }
 
+static void parked(struct puller *p, struct fetch *f)
+{
+    for (struct list *n = f->items.next; n != &f->items; n = n->next) {
+        item_parked(p, CONTAINER(n, struct item, node));
+    }
+}
+
 void seek_join(struct puller *p, struct fetch *f)
 {
     struct seek *s = f->fresh ? NULL : seek_find(p, f);
@@ -83,6 +91,7 @@ void seek_join(struct puller *p, struct fetch *f)
         s->prefix = CONTAINER(f->items.next, struct item, node)->request->serial;
     }
     f->seek = s;
+    f->late = found && (s->rpc || s->n_answered > 0);
     list_push(&s->fetches, &f->in_seek);
     if (s->rpc) {
         fetch_phase(p, f, s->rpc->kind == CMD_PULL_ASK ? PULL_HOME : PULL_ADMIT);
@@ -93,6 +102,8 @@ void seek_join(struct puller *p, struct fetch *f)
         seek_go_on(p, s);
     } else if (s->held) {
         fetch_named(p, f);
+    } else if (s->parked) {
+        parked(p, f);
     }
 }
 
@@ -131,6 +142,8 @@ static void conclude(struct puller *p, struct seek *s, struct reader_lease *l, i
         list_remove(&f->in_seek);
         if (f->state == FETCH_SEEK && l) {
             fetch_located(p, f, l);
+        } else if (f->state == FETCH_SEEK && f->late && status == -ENOENT) {
+            seek_join(p, f); /* it may have come to be since the homes were asked */
         } else if (f->state == FETCH_SEEK) {
             fetch_unlocated(p, f, status);
         }
@@ -250,6 +263,9 @@ static int outcome(const struct puller *p, const struct seek *s)
     if (s->refused) {
         return BERTH_ENOTNOW;
     }
+    if (s->n_absent == 0 && s->here.counter && version_compare(s->here, s->least) >= 0) {
+        return BERTH_KEPT; /* nobody knows better, and this node may be one of those that the homes wait for */
+    }
     /* Those that were named have it no more; that nobody else does only ABSENT says. */
     return s->unsure && s->n_absent == 0 ? BERTH_EUNSURE : -ENOENT;
 }
@@ -329,6 +345,10 @@ void seek_answer(struct puller *p, struct seek *s, uint16_t member, const struct
         seek_phase(p, s, PULL_PAUSE);
         if (!all_held(s)) {
             seek_go_on(p, s);
+            return;
+        }
+        for (struct list *n = s->fetches.next; n != &s->fetches; n = n->next) {
+            parked(p, CONTAINER(n, struct fetch, in_seek));
         }
         return;
     }
@@ -341,6 +361,10 @@ void seek_answer(struct puller *p, struct seek *s, uint16_t member, const struct
     if (a->says == HOME_FOUND) {
         s->unsure = s->unsure || a->unsure;
         add_locations(p, s, a);
+        if (s->fresh && s->here.counter && version_compare(s->here, s->least) >= 0) {
+            conclude(p, s, NULL, BERTH_KEPT); /* this node may be the owner itself */
+            return;
+        }
         if (granted && !bit_get(s->tried, member) && take_grant(p, s, granted)) {
             return;
         }

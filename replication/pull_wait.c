@@ -109,6 +109,7 @@ static struct fetch *fetch_new(struct puller *p, const struct item *i, const str
     f->destination = i->request->destination;
     f->target = (struct pull_target){.kind = f->destination, .name = k->buffer, .at = k->to};
     f->room = k->room;
+    f->here = k->here;
     f->timer.kind = TIMER_FETCH;
     f->record.member = PULL_MEMBER_NONE;
     f->phase = PULL_PREPARE;
@@ -125,14 +126,18 @@ static struct fetch *fetch_new(struct puller *p, const struct item *i, const str
 
 /* A transfer under way serves a newcomer, but one that is being given up, or that began before a FRESH was asked for:
  * then another begins when it has ended. */
-static void join(struct puller *p, struct item *i, struct fetch *f)
+static void join(struct puller *p, struct item *i, const struct pull_key *k, struct fetch *f)
 {
     bool fresh = (i->request->flags & PULL_FRESH) && f->state != FETCH_PAUSE;
     bool late = (f->state == FETCH_QUIET && f->after == AFTER_END) || fresh;
     bool other = f->lease && i->request->lineage && f->lease->terms.lineage != i->request->lineage;
     p->counter[PULL_SHARED]++;
+    if (i->request->flags & PULL_FRESH) {
+        f->here = k->here;
+    }
     i->fetch = f;
     i->round = f->round + late;
+    i->late = true;
     list_push(&f->items, &i->node);
     if (late) {
         return;
@@ -148,6 +153,8 @@ static void join(struct puller *p, struct item *i, struct fetch *f)
         fetch_release(p, f);
     } else if (f->state == FETCH_PAUSE && (i->request->flags & (PULL_WAIT | PULL_FRESH)) != PULL_WAIT) {
         fetch_again(p, f);
+    } else if (f->seek && f->seek->parked) {
+        item_parked(p, i);
     }
 }
 
@@ -155,7 +162,7 @@ void fetch_join(struct puller *p, struct item *i, const struct pull_key *k, stru
 {
     struct fetch *f = i->request->destination == PULL_REPLICA ? find_replica(p, key) : NULL;
     if (f) {
-        join(p, i, f);
+        join(p, i, k, f);
         return;
     }
     if (!(f = fetch_new(p, i, k, key))) {

@@ -459,8 +459,15 @@ static void tcp_stats(void *arg, struct transport_stats *out)
     }
 }
 
+/* Until served says so, the owner's pages are what it admitted. */
+static bool tcp_proves(void *ctx)
+{
+    (void)ctx;
+    return true;
+}
+
 const struct transport tcp_transport = {
     "tcp",    tcp_resolve, tcp_open,    tcp_close,      tcp_own_address, tcp_descriptor,
     tcp_turn, tcp_flush,   tcp_connect, tcp_disconnect, tcp_fence,       tcp_expose,
-    tcp_send, tcp_read,    tcp_cancel,  tcp_stop,       tcp_stats,
+    tcp_send, tcp_read,    tcp_cancel,  tcp_stop,       tcp_stats,       tcp_proves,
 };

@@ -212,6 +212,9 @@ struct transport {
     int (*stop)(void *ctx, struct connection *c, uint64_t token, int status);
 
     void (*stats)(void *ctx, struct transport_stats *out);
+    /* Whether a read that completed with 0 says that the owner kept the slot until then. Where not, it is the lease's
+     * time and the checksum that prove the bytes (rule 22). */
+    bool (*proves)(void *ctx);
 };
 
 extern const struct transport null_transport;

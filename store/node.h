@@ -285,8 +285,8 @@ struct node_status {
     uint64_t objects, sealed_bytes, object_bytes; /* slot bytes, payload bytes */
     uint64_t drafts, draft_bytes, grants;
     uint64_t retired, retired_bytes, held;
-    uint64_t tombstones,
-        tombstones_unknown; /* removals that are kept; those that not all homes have acknowledged in this run */
+    uint64_t tombstones;         /* removals that are kept .. */
+    uint64_t tombstones_unknown; /* .. and of these, those that not all homes have acknowledged in this run */
     uint64_t leases, leased_bytes, leased_idle_bytes, serves; /* slot bytes; idle: kept by idle leases only */
     int64_t closed_ns; /* until slots that an earlier node may have leased are used again, 0 now */
     uint64_t sessions;
@@ -296,6 +296,9 @@ struct node_status {
 void node_status(const struct node *n, struct node_status *out);
 /* The counter NODE_LEASE_USES alone. */
 uint64_t node_lease_uses(const struct node *n);
+
+/* What the last commit left of it in the index; 0 if it was never set. */
+uint64_t node_meta(const struct node *n, enum meta_number which);
 
 /* Key, size and owner of a slot for reports; false if it is not READY or RETIRED. The key is copied out. */
 struct node_slot_info {

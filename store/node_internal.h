@@ -99,6 +99,7 @@ struct tomb {
     bool taken;    /* has its second counter */
     bool taking;   /* an uncommitted effect gives it one */
     bool dirty;    /* its row has to be written */
+    bool above;    /* it was taken above a copy that lies here: that one has to go */
     uint8_t key[];
 };
 
@@ -111,7 +112,7 @@ struct tombs {
     struct tomb *chain[TOMB_CHAINS];
     struct tomb_list waiting, ending; /* for their homes, by age; by end */
     uint64_t serial, bytes, max_bytes;
-    uint32_t dirty;
+    uint32_t dirty, above;
 };
 
 struct effect {
@@ -397,6 +398,7 @@ void tomb_keep(struct node *n, struct tomb *t);       /* committed: it is the ta
 bool tomb_above(struct node *n, struct key_ref key, uint64_t counter, uint64_t region);
 struct tomb *tomb_to_take(struct node *n, struct key_ref key, uint64_t counter); /* NULL: not now, or not any more */
 void tombs_known(struct node *n, const struct node_event *ev);
+void tomb_taken(struct node *n, struct tomb *t, uint64_t counter);
 void tombs_turn(struct node *n);
 void tombs_failed(struct node *n, const struct work *w);
 int64_t tombs_timer(const struct node *n);

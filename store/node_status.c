@@ -96,3 +96,8 @@ uint64_t node_lease_uses(const struct node *n)
 {
     return n->counters[NODE_LEASE_USES];
 }
+
+uint64_t node_meta(const struct node *n, enum meta_number which)
+{
+    return n->c.index->meta(n->c.ix, which);
+}

@@ -117,10 +117,7 @@ void take_event(struct node *n, const struct node_event *ev)
 void take_complete(struct node *n, const struct effect *e, const struct member *m)
 {
     if (e->tomb) {
-        e->tomb->counter = e->counter;
-        e->tomb->taken = true;
-        e->tomb->taking = false;
-        e->tomb->heard = 0;
+        tomb_taken(n, e->tomb, e->counter);
         tell_removed(n, e->tomb);
         n->counters[NODE_TAKEN]++;
         return;

@@ -103,6 +103,7 @@ static void forget(struct node *n, struct tomb *t)
     take_out(list_of(n, t), t);
     n->tombs.bytes -= bytes_of(t);
     n->tombs.dirty -= t->dirty;
+    n->tombs.above -= t->above;
     free(t);
 }
 
@@ -181,6 +182,27 @@ static void write_dirty(struct node *n)
     }
 }
 
+/* What lies here under the key is another region's, and the removal has come above it. Busy or uncommitted: later. */
+static void drop_copies(struct node *n)
+{
+    for (struct tomb *t = n->tombs.waiting.head; t && n->tombs.above; t = t->next) {
+        if (!t->above || pending_has(&n->pending, t->hash)) {
+            continue;
+        }
+        struct key_ref key = tomb_key(t);
+        uint32_t slot = key_slot(n, lookup_hash(n->c.super->hash_seed, key), key, NULL);
+        uint64_t counter = slot == SLOT_NONE ? 0 : header_of(n, slot)->version;
+        if (slot != SLOT_NONE && header_of(n, slot)->region != 0 && busy(n, slot)) {
+            continue;
+        }
+        if (slot != SLOT_NONE && tomb_above(n, key, counter, slot_region(n, slot))) {
+            evict_copy(n, key, counter, slot_region(n, slot));
+        }
+        t->above = false;
+        n->tombs.above--;
+    }
+}
+
 void tombs_turn(struct node *n)
 {
     struct tomb *t;
@@ -196,6 +218,19 @@ void tombs_turn(struct node *n)
     if (n->tombs.dirty) {
         write_dirty(n);
     }
+    if (n->tombs.above) {
+        drop_copies(n);
+    }
+}
+
+void tomb_taken(struct node *n, struct tomb *t, uint64_t counter)
+{
+    t->counter = counter;
+    t->taken = true;
+    t->taking = false;
+    t->heard = 0;
+    n->tombs.above += !t->above;
+    t->above = true;
 }
 
 int64_t tombs_timer(const struct node *n)
@@ -246,7 +281,12 @@ bool tomb_above(struct node *n, struct key_ref key, uint64_t counter, uint64_t r
 struct tomb *tomb_to_take(struct node *n, struct key_ref key, uint64_t counter)
 {
     struct tomb *t = find_key(n, key);
-    return t && t->counter == counter && !t->known && !t->taken && writable(n, t) ? t : NULL;
+    if (!t || t->counter != counter || t->known || t->taken || !writable(n, t)) {
+        return NULL;
+    }
+    /* What was put here since is newer than the removal: a greater counter would end it. It takes one itself. */
+    uint32_t slot = key_slot(n, lookup_hash(n->c.super->hash_seed, key), key, NULL);
+    return slot == SLOT_NONE || header_of(n, slot)->region != 0 ? t : NULL;
 }
 
 /* ---- listing ---- */

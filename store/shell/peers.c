@@ -158,7 +158,7 @@ int peers_open_transport(struct peers *p, const char *listen, char *why, size_t 
 {
     struct server *s = p->server;
     struct transport_config config = {.listen = listen, .turn_bytes = TURN_BYTES, .done_ns = DONE_NS, .flushed = true};
-    p->transport = &tcp_transport;
+    p->transport = s && s->transport ? s->transport : &tcp_transport;
     int e = p->transport->open(&p->context, &config, &peers_events, p, why, why_size);
     if (e < 0) {
         p->context = NULL;

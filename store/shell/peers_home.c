@@ -46,14 +46,14 @@ static void note(struct home_part *h, enum meta_number which, uint64_t value)
 static int64_t away_ns(const struct home_part *h)
 {
     struct server *s = h->peers->server;
-    uint64_t at = lmdb_ops.meta(s->region.index, META_IN_TOUCH);
+    uint64_t at = node_meta(s->node, META_IN_TOUCH);
     return at ? peers_now(h->peers).boot - (int64_t)at : 0;
 }
 
 /* Another list than the last run's: it was not settled under any that may come back. */
 static void read_settled(struct home_part *h)
 {
-    h->settled = lmdb_ops.meta(h->peers->server->region.index, META_SETTLED);
+    h->settled = node_meta(h->peers->server->node, META_SETTLED);
     if (h->settled && h->settled != h->peers->revision) {
         h->settled = 0;
         note(h, META_SETTLED, 0);

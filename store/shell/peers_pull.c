@@ -142,7 +142,7 @@ void pull_part_up(struct peers *p, uint16_t number, const struct peer_identity *
                             .member = number,
                             .incarnation = other->incarnation,
                             .transport = p->transport->name,
-                            .proven = true}; /* over tcp the owner holds the slot until it has sent it all */
+                            .proven = p->transport->proves(p->context)};
     pull_give(p->pull, &ev);
 }
 

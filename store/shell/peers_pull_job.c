@@ -298,14 +298,25 @@ void peers_session_gone(struct peers *p, uint64_t session)
 
 /* ---- in the turn ---- */
 
-static uint32_t flags_of(const struct node *n, const struct msg_pull *m, struct key_ref key)
+/* A copy that is here is the answer, but for FRESH, where the home has to say that it knows of none that is newer. */
+static void look(const struct server *s, const struct msg_pull *m, struct pull_key *k)
 {
-    if (!n) /* a client's: which namespaces are replaceable is not known, but the default one is not */
-        return key.ns ? PULL_REPLACEABLE : 0;
-    bool replaceable = node_namespace_replaceable(n, key.ns);
-    bool fresh = replaceable && (m->flags & MSG_PULL_FRESH);
-    bool here = !fresh && node_find(n, key) != SLOT_NONE;
-    return (replaceable ? PULL_REPLACEABLE : 0) | (here ? PULL_PRESENT : 0);
+    if (!s) { /* a client's: which namespaces are replaceable is not known, but the default one is not */
+        k->flags = k->key.ns ? PULL_REPLACEABLE : 0;
+        return;
+    }
+    bool replaceable = node_namespace_replaceable(s->node, k->key.ns);
+    uint32_t slot = node_find(s->node, k->key);
+    k->flags = replaceable ? PULL_REPLACEABLE : 0;
+    if (slot == SLOT_NONE)
+        return;
+    const struct slot_header *h = &s->region.headers[slot];
+    const struct slots_super *super = s->region.super;
+    if (!replaceable || !(m->flags & MSG_PULL_FRESH))
+        k->flags |= PULL_PRESENT;
+    else
+        k->here = (struct object_version){
+            .counter = h->version, .region = h->region ? atomic_load(&super->region_ids[h->region]) : super->region_id};
 }
 
 /* more: another event follows. */
@@ -319,12 +330,12 @@ static void begin(struct taking *q, struct job *j, bool more)
         struct key_ref key = {.data = msg_pull_name(k), .size = k->key_size, .ns = k->ns};
         keys[i] = (struct pull_key){.key = key,
                                     .route = k->route,
-                                    .flags = flags_of(s->node, m, key),
                                     .n_ranges = k->n_ranges,
                                     .ranges = (const struct pull_range *)(const void *)msg_pull_ranges(k),
                                     .buffer = j->buffer ? (uint64_t)(uintptr_t)j->buffer->base : m->buffer,
                                     .to = k->to,
                                     .room = k->room};
+        look(s, m, &keys[i]);
     }
     int64_t now = peers_mono(q->peers), asked = (int64_t)m->head.stamp;
     struct pull_request request = {.id = j->id,

@@ -124,7 +124,8 @@ struct server {
     bool made_socket_dir;
 
     struct listener *listener;
-    struct peers *peers; /* NULL: this node is alone */
+    struct peers *peers;               /* NULL: this node is alone */
+    const struct transport *transport; /* between peers, looked at when they open; NULL: tcp */
 
     struct later *later;
     unsigned n_later, later_size, later_at;

@@ -1,5 +1,6 @@
 /* test_null_tables.c: no table of a back end has a NULL pointer, and what a null table does is refuse. */
 #include "index/lmdb.h"
+#include "replication/loop.h"
 #include "replication/tcp.h"
 #include "store/evict.h"
 #include "store/memkind.h"
@@ -31,6 +32,7 @@ static void no_null(void **unused)
     whole("host_memkind", &host_memkind, sizeof host_memkind);
     whole("null_transport", &null_transport, sizeof null_transport);
     whole("tcp_transport", &tcp_transport, sizeof tcp_transport);
+    whole("loop_transport", &loop_transport, sizeof loop_transport);
     whole("evict_lru", &evict_lru, sizeof evict_lru);
     whole("lmdb_ops", &lmdb_ops, sizeof lmdb_ops);
 }

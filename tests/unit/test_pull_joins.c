@@ -1,0 +1,166 @@
+/* The puller: searches and transfers that are shared by requests that came at different times, and FRESH at a node that
+ * has the newest copy itself. Each was found by tests/sim/nodes. */
+#include "store/berth.h"
+#include "tests/support/puller.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static struct script *s;
+
+static int fresh(void **state)
+{
+    (void)state;
+    s = script_new();
+    script_start(s);
+    return 0;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    script_free(s);
+    return 0;
+}
+
+static uint64_t take(enum pull_command_kind kind)
+{
+    return script_take(s, kind)->c.id;
+}
+
+static void expect_done(uint64_t id, int status)
+{
+    const struct kept *k = script_take(s, CMD_PULL_DONE);
+    assert_int_equal(k->c.id, id);
+    assert_int_equal(k->result[0].status, status);
+}
+
+static void answers(uint64_t rpc, const char *says, uint64_t version)
+{
+    struct pull_answer a[PULL_KEYS_MAX] = {0};
+    uint32_t n = (uint32_t)strlen(says);
+    for (uint32_t i = 0; i < n; i++) {
+        a[i].says = says[i] == 'F' ? HOME_FOUND : says[i] == 'A' ? HOME_ABSENT : HOME_SKIPPED;
+        a[i].n_locations = says[i] == 'F';
+        a[i].location[0] = (struct pull_location){3, {version, 1}};
+    }
+    script_event(s, &(struct pull_event){.kind = EV_PULL_ANSWER, .id = rpc, .answers = a, .n = n});
+}
+
+static void finish(uint64_t read)
+{
+    script_status(s, EV_PULL_READ, read, 0);
+    script_hashed(s, take(CMD_PULL_HASH), SUM);
+}
+
+/* Two runs share the search for a key. That the home passed it over in the one, where it lies behind the end, leaves it
+ * to be asked for in the other, where it is the first. */
+static void prefix_shares_a_search(void **state)
+{
+    (void)state;
+    s->n_homes = 1;
+    for (uint64_t i = 0; i < 2; i++) {
+        enum pull_destination d = i ? PULL_REPLICA : PULL_BUFFER;
+        script_pull(s, 10 * i + 1, "ab", d, PULL_PREFIX, 0);
+        uint64_t ask = take(CMD_PULL_ASK);
+        script_pull(s, 10 * i + 2, "b", d, PULL_PREFIX, 0);
+        assert_int_equal(script_count(s, CMD_PULL_ASK), 0);
+        answers(ask, "AS", 0);
+        expect_done(10 * i + 1, -ENOENT);
+        const struct kept *k = script_take(s, CMD_PULL_ASK);
+        assert_string_equal(k->key[0], "b");
+        answers(k->c.id, "A", 0);
+        while (script_count(s, CMD_PULL_ASK)) { /* what was said before it asked does not count for it */
+            answers(take(CMD_PULL_ASK), "A", 0);
+        }
+        expect_done(10 * i + 2, -ENOENT);
+    }
+}
+
+/* The same where the other run is joined after the home had passed the key over. */
+static void prefix_joins_what_was_passed_over(void **state)
+{
+    (void)state;
+    for (uint64_t i = 0; i < 2; i++) {
+        enum pull_destination d = i ? PULL_REPLICA : PULL_BUFFER;
+        const char *keys = i ? "cd" : "ab";
+        script_pull(s, 10 * i + 1, keys, d, PULL_PREFIX, 0);
+        answers(take(CMD_PULL_ASK), "AS", 0);
+        const struct kept *k = script_take(s, CMD_PULL_ASK); /* the first, at the other home */
+        assert_int_equal(k->key[0][0], keys[0]);
+        script_pull(s, 10 * i + 2, keys + 1, d, PULL_PREFIX, 0);
+        k = script_take(s, CMD_PULL_ASK);
+        assert_int_equal(k->key[0][0], keys[1]);
+    }
+}
+
+/* Who joins a search after the home was asked is not told what it said: the key may have come to be since. */
+static void nowhere_counts_from_the_question_on(void **state)
+{
+    (void)state;
+    s->n_homes = 1;
+    for (int i = 0; i < 2; i++) {
+        enum pull_destination d = i ? PULL_BUFFER : PULL_REPLICA;
+        uint64_t first = 10 + 2 * (uint64_t)i;
+        script_pull(s, first, "k", d, 0, 0);
+        uint64_t ask = take(CMD_PULL_ASK);
+        script_pull(s, first + 1, "k", d, 0, 0);
+        assert_int_equal(script_count(s, CMD_PULL_ASK), 0);
+        answers(ask, "A", 0);
+        expect_done(first, -ENOENT);
+        answers(take(CMD_PULL_ASK), "A", 0); /* now it counts */
+        expect_done(first + 1, -ENOENT);
+    }
+    assert_int_equal(s->n_kept, 0);
+}
+
+/* FRESH at a node that has the newest copy itself: where the home knows of no newer one, that is the answer. */
+static void fresh_at_the_owner(void **state)
+{
+    (void)state;
+    s->n_homes = 1;
+    struct pull_key k = {.key = {.data = "k", .size = 1}, .flags = PULL_REPLACEABLE, .room = 100, .here = {7, 1}};
+    struct pull_request r = {.id = 1,
+                             .keys = &k,
+                             .n_keys = 1,
+                             .destination = PULL_BUFFER,
+                             .flags = PULL_FRESH,
+                             .sample = 1,
+                             .deadline = INT64_MAX};
+    script_request(s, &r);
+    script_found(s, take(CMD_PULL_ASK), 1, 0, 7);
+    expect_done(1, BERTH_KEPT);
+    r.id = 2;
+    script_request(s, &r);
+    uint16_t self = 0;
+    script_says(s, take(CMD_PULL_ASK), HOME_LEARNING, &self, 1);
+    expect_done(2, BERTH_KEPT);
+    r.id = 3;
+    script_request(s, &r);
+    answers(take(CMD_PULL_ASK), "A", 0); /* it was removed, and this node has not heard of it */
+    expect_done(3, -ENOENT);
+    r.id = 4;
+    script_request(s, &r);
+    script_found(s, take(CMD_PULL_ASK), 1, 3, 8); /* a newer one is elsewhere */
+    assert_int_equal(script_count(s, CMD_PULL_LEASE), 1);
+    script_grant(s, take(CMD_PULL_LEASE), 1, 8, 10);
+    finish(take(CMD_PULL_READ));
+    expect_done(4, 0);
+}
+
+int main(void)
+{
+#define CASE(name) cmocka_unit_test_setup_teardown(name, fresh, end)
+    const struct CMUnitTest tests[] = {
+        CASE(prefix_shares_a_search),
+        CASE(prefix_joins_what_was_passed_over),
+        CASE(nowhere_counts_from_the_question_on),
+        CASE(fresh_at_the_owner),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
