@@ -67,7 +67,8 @@ void fetch_begin(struct puller *p, struct fetch *f)
     f->state = FETCH_SEEK;
     f->renewed = f->blocked = f->has_piece_sum = f->served = false;
     int64_t need = read_first_estimate(p, p->config.read_bytes);
-    struct reader_lease *l = f->fresh ? NULL : leases_find(p->leases, pull_key_ref(f->key), p->check, need, f->avoid);
+    bool ask = f->fresh || f->removed; /* leases that are here may be as old as the one that was refused */
+    struct reader_lease *l = ask ? NULL : leases_find(p->leases, pull_key_ref(f->key), p->check, need, f->avoid);
     if (l && lease_serves(p, f, l)) {
         p->counter[PULL_LEASE_HITS]++;
         fetch_located(p, f, l);
@@ -358,7 +359,7 @@ static void fetch_finish(struct puller *p, struct fetch *f, int status)
     f->round++;
     f->stale = f->waits = f->rereads = 0;
     f->worst = f->lost = 0;
-    f->source_lost = false;
+    f->source_lost = f->removed = false;
     f->record = (struct pull_result){.member = PULL_MEMBER_NONE};
     memset(f->avoid, 0, sizeof f->avoid);
     fetch_begin(p, f);
@@ -456,9 +457,10 @@ void fetch_timer(struct puller *p, struct fetch *f)
  * is. */
 static bool removed_since(struct puller *p, struct fetch *f, int status)
 {
-    if (status != -ENOENT || f->stale > 0) {
+    if (status != -ENOENT || f->removed) {
         return false;
     }
+    f->removed = true;
     fetch_stale(p, f);
     return true;
 }

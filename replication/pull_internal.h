@@ -167,6 +167,7 @@ struct fetch {
     int64_t began, ended; /* of its READs, as the transport said: the first, the last; 0: not known */
     uint32_t visited;     /* phases that it was in: bits */
     bool source_lost;     /* a source of it was lost */
+    bool removed;         /* what it brought was older than a removal of this node */
 };
 
 struct read {
