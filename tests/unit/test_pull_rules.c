@@ -316,6 +316,44 @@ static void newer_one_during_the_seal(void **state)
     s->n_kept = 0;
 }
 
+static void pull_copy(uint64_t id, uint32_t flags)
+{
+    struct pull_key k = {.key = {.data = "r", .size = 1}, .flags = PULL_REPLACEABLE};
+    script_request(
+        s, &(struct pull_request){
+               .id = id, .keys = &k, .n_keys = 1, .destination = PULL_REPLICA, .flags = flags, .deadline = INT64_MAX});
+}
+
+static void come(int sealed)
+{
+    script_reserved(s, take(CMD_PULL_RESERVE), 70);
+    script_status(s, EV_PULL_READ, take(CMD_PULL_READ), 0);
+    script_status(s, EV_PULL_SEALED, take(CMD_PULL_SEAL), sealed);
+}
+
+static void come_anew(uint16_t member, uint64_t version, int sealed)
+{
+    script_found(s, take(CMD_PULL_ASK), 1, member, version);
+    script_grant(s, take(CMD_PULL_LEASE), 1, version, 10);
+    come(sealed);
+}
+
+/* The core refuses a copy below its own removal: other leases from before are no better, the home is asked, once. */
+static void refused_by_an_own_removal(void **state)
+{
+    (void)state;
+    pull_copy(1, 0);
+    come_anew(3, 5, 0);
+    pull_copy(2, PULL_FRESH);
+    come_anew(2, 5, 0);
+    s->n_kept = 0;
+    pull_copy(3, 0); /* there are two leases now */
+    come(-ENOENT);
+    come_anew(2, 6, -ENOENT);
+    expect_done(3, -ENOENT);
+    s->n_kept = 0;
+}
+
 static void lineage_must_match(void **state)
 {
     (void)state;
@@ -399,6 +437,7 @@ int main(void)
         CASE(lease_only_needs_a_transport_that_proves),
         CASE(never_below_a_version_returned),
         CASE(newer_one_during_the_seal),
+        CASE(refused_by_an_own_removal),
         CASE(lineage_must_match),
         CASE(nonsense_of_peers),
         CASE(bad_and_surplus_requests),
