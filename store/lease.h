@@ -99,7 +99,7 @@ struct node_lease_info {
     uint64_t lease, incarnation, generation;
     uint32_t slot, connection, serves;
     uint16_t peer;
-    int64_t left_ns; /* until its end; 0: over, and only what is served keeps it */
+    int64_t left_ns; /* until its end, never negative; 0: over, kept by what is served or until the next tick */
     bool in_flight, recalled, gone, released;
 };
 

@@ -162,7 +162,7 @@ cp "$scratch/out" "$scratch/before"
 for kind in raw first client; do
     for as in us nobody; do
         if [[ $as = nobody && $(id -u) -ne 0 ]]; then
-            echo "SKIP: needs root to be another user"
+            echo "SKIP: needs root to become another user"
             continue
         fi
         run 0 python3 "$scratch/peer.py" "$port" "$kind" "$as"
