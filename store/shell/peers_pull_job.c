@@ -301,7 +301,7 @@ void peers_session_gone(struct peers *p, uint64_t session)
 /* A copy that is here is the answer, but for FRESH, where the home has to say that it knows of none that is newer. */
 static void look(const struct server *s, const struct msg_pull *m, struct pull_key *k)
 {
-    if (!s) { /* a client's: which namespaces are replaceable is not known, but the default one is not */
+    if (!s->node) { /* a client's: which namespaces are replaceable is not known, but the default one is not */
         k->flags = k->key.ns ? PULL_REPLACEABLE : 0;
         return;
     }
