@@ -12,6 +12,7 @@ const struct cli_option get_options[] = {
     {"force", 'f', NULL, "write binary to a terminal, too"},
     {"verify", 0, NULL, "compare the checksum first, of ranges those of the segments that they touch"},
     {"range", 'r', "OFFSET:LENGTH", "this part alone, and one behind the other where it is given again"},
+    {"peers", 'p', NULL, "pull it from the node's peers where it is not here"},
     {"wait", 'w', "DURATION", "how long to wait for a key that is not there"},
     {0},
 };
@@ -20,7 +21,7 @@ const struct cli_option get_options[] = {
 
 struct get {
     const char *output;
-    bool force, verify;
+    bool force, verify, peers;
     int64_t wait_ns;
     struct berth_range *ranges;
     size_t n_ranges;
@@ -59,6 +60,8 @@ static int set(void *arg, const char *name, const char *value)
         g->force = true;
     else if (!strcmp(name, "verify"))
         g->verify = true;
+    else if (!strcmp(name, "peers"))
+        g->peers = true;
     else if (!strcmp(name, "range"))
         return add_range(g, value);
     else if (!strcmp(name, "wait"))
@@ -153,7 +156,7 @@ static int to_output(const struct get *g, const struct cli_key *key, const struc
 
 static unsigned flags_of(const struct get *g)
 {
-    return (g->verify ? BERTH_VERIFY : 0u) | (g->wait_ns ? BERTH_WAIT : 0u);
+    return (g->verify ? BERTH_VERIFY : 0u) | (g->wait_ns ? BERTH_WAIT : 0u) | (g->peers ? BERTH_PEERS : 0u);
 }
 
 static int64_t deadline_of(const struct get *g)
