@@ -65,7 +65,7 @@ static bool region_take(struct node *n, uint32_t slot, uint64_t id)
 
 void counter_seen(struct node *n, uint64_t counter)
 {
-    if (counter <= COUNTER_LIMIT && counter > n->counter) {
+    if (counter <= COUNTER_SEEN_MAX && counter > n->counter) {
         n->counter = counter; /* the next commit that gives a version writes it */
     }
 }

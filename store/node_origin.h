@@ -10,8 +10,9 @@
 #include "store/msg.h"
 
 #define NODE_PULLER (UINT64_MAX - 1)
-#define NODE_SEAL_ORIGIN 0x8000u       /* op: beyond MSG_OPS, so msg_check refuses it to every client */
-#define COUNTER_LIMIT (UINT64_MAX / 2) /* counters of others above it are not taken: ours must be able to follow */
+#define NODE_SEAL_ORIGIN 0x8000u             /* op: beyond MSG_OPS, so msg_check refuses it to every client */
+#define COUNTER_LIMIT (UINT64_MAX / 2)       /* the greatest that a message can name */
+#define COUNTER_SEEN_MAX (COUNTER_LIMIT / 2) /* ours go beyond what others have up to here: they must not run out */
 
 /* Seals one draft with {counter, region}. Answer: 0 sealed; BERTH_KEPT the key is here already: in a namespace that is
  * not replaceable in any version, else in this one or a newer; the draft is gone in both cases. Errors as MSG_SEAL,

@@ -5,6 +5,7 @@
  * happen.
  */
 #include "store/node_internal.h"
+#include "store/node_origin.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -114,7 +115,8 @@ void work_undo(struct node *n, struct effect *e)
 
 uint64_t counter_next(struct node *n)
 {
-    n->counter = (n->counter > n->now.wall_us ? n->counter : n->now.wall_us) + 1;
+    uint64_t wall = n->now.wall_us <= COUNTER_SEEN_MAX ? n->now.wall_us : 0; /* of a clock before 1970 */
+    n->counter = (n->counter > wall ? n->counter : wall) + 1;
     return n->counter;
 }
 

@@ -244,7 +244,7 @@ void link_event(struct link *l, const struct peer_event *ev)
                l->peers_now); /* never -EBUSY: pump leaves no command, and no event comes from within one */
     pump(l);
     peer_stats(l->peer, &st);
-    if (st.counter > l->peers->seen)
+    if (l->number < PEERS_CLIENTS && st.counter > l->peers->seen) /* clients give no versions */
         l->peers->seen = st.counter;
 }
 

@@ -64,8 +64,8 @@ static int teardown(void **unused)
     return 0;
 }
 
-/* Nanoseconds that the reader's lease has left by the owner's report, 0: it is over and about to be ended; -1: it has been
- * ended. No lease in the report has less than nothing or more than the longest one.
+/* Nanoseconds that the reader's lease has left by the owner's report, 0: it is over and about to be ended; -1: it has
+ * been ended. No lease in the report has less than nothing or more than the longest one.
  */
 static double left(uint64_t lease)
 {

@@ -211,9 +211,10 @@ static void test_only_the_puller_and_only_sound_versions(void **unused)
     assert_int_equal(pull(&c, "a", 0, 5, 0), -EINVAL);
     assert_int_equal(pull(&c, "a", 0, UINT64_MAX, 5), -EINVAL);
     core_event(&c, (struct node_event){.kind = EV_SEEN, .counter = UINT64_MAX});
-    core_event(&c, (struct node_event){.kind = EV_SEEN, .counter = COUNTER_LIMIT - 10});
+    core_event(&c, (struct node_event){.kind = EV_SEEN, .counter = COUNTER_SEEN_MAX + 1});
+    core_event(&c, (struct node_event){.kind = EV_SEEN, .counter = COUNTER_SEEN_MAX - 10});
     assert_int_equal(core_put(&c, 1, "b", 1, 0), 0);
-    assert_int_equal(c.headers[core_find(&c, "b", 0)].version, COUNTER_LIMIT - 9);
+    assert_int_equal(c.headers[core_find(&c, "b", 0)].version, COUNTER_SEEN_MAX - 9);
     /* A commit that fails leaves the draft, whoever's version it gets in the end. */
     assert_int_equal(core_create(&c, NODE_PULLER, "c", 10, 0, &t), 0);
     c.fail_commits = 1;
