@@ -157,9 +157,11 @@ enum berth_flags {
                                    With BERTH_VERIFY what comes is compared with its checksum on its way, whatever the
                                    node's setting `verify` is. get_into and get_range of an embedded node, or into a
                                    registered buffer, need no room in the pool: the bytes go straight into the
-                                   caller's memory, which may have been written on an error. Ranges of an object with
-                                   segments are proved by the segments that they touch, and nothing else of it comes;
-                                   of one without, all of it comes into the pool where they are to be verified. */
+                                   caller's memory, which may have been written on an error. There, ranges of an object
+                                   with segments are proved by the segments that they touch, and nothing else of it
+                                   comes. In all other cases the whole object comes into the pool: ranges into memory
+                                   that is not registered, and ranges of an object without segments that are to be
+                                   verified. */
     BERTH_FRESH = 1u << 18 /* with BERTH_PEERS, in a replaceable namespace: the home is asked for the newest version
                                    even though one is here */
 };
@@ -233,8 +235,9 @@ BERTH_API void berth_close(struct berth *b);
 BERTH_API int berth_namespace(struct berth *b, const char *name, uint32_t *ns);
 
 /* Puts an object whole: copies size bytes from data into the pool with their checksum, and seals. data may be NULL for
- * size 0. Where the key exists it is kept (BERTH_KEPT), unless its namespace is replaceable: then readers go over to
- * the new bytes at once and views of the old stay. Returns 0 or BERTH_KEPT.
+ * size 0. Where the key exists it is kept (BERTH_KEPT), unless its namespace is replaceable: then readers of this node
+ * go over to the new bytes at once and views of the old stay. Other nodes may show a copy of the old for as long as the
+ * setting `fresh` says (BERTH_FRESH asks for the newest). Returns 0 or BERTH_KEPT.
  * Errors: -EINVAL (an argument, or the key's namespace id is none of this node), -E2BIG (larger than any object can
  * be; the sentence says the limit), BERTH_EFULL (figures: asked, free, largest, pinned), BERTH_EQUOTA (figures: asked,
  * quota, had), BERTH_EINDEXFULL, BERTH_EREADONLY, BERTH_EHASH, BERTH_ENODE, -ETIMEDOUT (deadline); with BERTH_PUBLISHED
@@ -267,9 +270,10 @@ BERTH_API int berth_seal(struct berth *b, struct berth_draft *d, size_t n);
 BERTH_API int berth_abort(struct berth *b, struct berth_draft *d, size_t n);
 
 /* Pins an object and shows it in place. No system call unless the lookup table is incomplete for this key, but for the
- * look at the node's socket that is due ten times a second at most (BERTH_ERESTART, see above). flags:
- * BERTH_VERIFY, BERTH_NO_TOUCH, BERTH_LOCAL, BERTH_WAIT. deadline bounds the rare question to the node; BERTH_FOREVER:
- * the handle's time-out. With BERTH_WAIT it bounds the wait, over restarts of the node too. Errors: -ENOENT,
+ * look at the node's socket that is due ten times a second at most. flags: BERTH_VERIFY, BERTH_NO_TOUCH, BERTH_LOCAL,
+ * BERTH_WAIT, BERTH_PEERS (what is not here is pulled from other nodes), BERTH_FRESH (their newest version). deadline
+ * bounds the rare question to the node; BERTH_FOREVER: the handle's time-out. With BERTH_WAIT it bounds the wait, over
+ * restarts of the node too; with BERTH_PEERS the whole call, BERTH_NOW asks nobody. Errors: -ENOENT,
  * BERTH_ELINEAGE, BERTH_EPINS, BERTH_EQUOTA, BERTH_ECORRUPT (VERIFY), BERTH_EFORKED, -EINVAL; with BERTH_WAIT also
  * -ETIMEDOUT, BERTH_EABORTED, BERTH_EDIED, BERTH_ENODE, and -EAGAIN (the node has as many waits as it takes: wait for
  * fewer keys); with BERTH_PEERS also -ETIMEDOUT, BERTH_EUNSURE and BERTH_ENOTNOW. */
@@ -398,7 +402,9 @@ struct berth_cursor {
 BERTH_API long berth_list(struct berth *b, uint32_t ns, const void *prefix, size_t prefix_size,
                           struct berth_cursor *cursor, struct berth_entry *entries, size_t n);
 
-/* Removes a key; views of it stay valid. expected: remove only this version (BERTH_EVERSION otherwise), NULL: any.
+/* Removes a key; views of it stay valid. expected: remove only this version (BERTH_EVERSION otherwise), NULL: any. A
+ * copy that another node pulled stays there until that node has told the key's homes of it again, half of the setting
+ * `tombstones` at most: in a namespace that is not replaceable don't put other bytes under a key that was removed.
  * Errors: -ENOENT, BERTH_EHELD, BERTH_EVERSION, BERTH_EREADONLY, BERTH_ENODE, BERTH_EUNKNOWN, -ETIMEDOUT. */
 BERTH_API int berth_remove(struct berth *b, struct berth_key key, const struct berth_version *expected);
 

@@ -151,7 +151,7 @@ static void test_wrong_address(void **unused)
         char url[512], address[64];
         struct berth *b = NULL;
         struct berth_view v;
-        uint16_t own = relay_free_port(), other = relay_free_port();
+        uint16_t own = free_port(), other = free_port();
         int fd = i == 0 ? mute(other) : -1;
         snprintf(address, sizeof address, i == 2 ? "240.0.0.1:%u" : "127.0.0.1:%u", other);
         snprintf(url, sizeof url,

@@ -376,7 +376,7 @@ static void test_others_have_it(void **unused)
     char list[160];
     struct berth *r, *x, *y;
     for (unsigned i = 0; i < 3; i++) {
-        port[i] = relay_free_port();
+        port[i] = free_port();
     }
     snprintf(list, sizeof list, "r=tcp://127.0.0.1:%u,x=tcp://127.0.0.1:%u,y=tcp://127.0.0.1:%u", port[0], port[1],
              port[2]);

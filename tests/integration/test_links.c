@@ -1,5 +1,6 @@
 /* test_links.c: nodes that find each other, lose each other and find each other again; and who is not let in. */
 #include "tests/support/daemon.h"
+#include "tests/support/ports.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -27,27 +28,6 @@ static uint16_t port[NODES];
 static char list[256];
 
 /* ---- nodes ---- */
-
-/* Below the range that the kernel gives out by itself, so that a port that was free a moment ago still is. */
-static uint16_t free_port(void)
-{
-    static uint32_t next;
-    if (next == 0) {
-        next = (uint32_t)getpid() * 97u;
-    }
-    for (;;) {
-        struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-        uint16_t p = (uint16_t)(12000 + next++ % 18000);
-        int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), one = 1;
-        a.sin_port = htons(p);
-        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-        int e = bind(fd, (struct sockaddr *)&a, sizeof a);
-        close(fd);
-        if (e == 0) {
-            return p;
-        }
-    }
-}
 
 static void make_list(unsigned n)
 {

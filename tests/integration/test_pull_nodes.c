@@ -1,5 +1,6 @@
 /* Objects pulled by key from other nodes: embedded ones of this process, and a berthd. */
 #include "tests/support/daemon.h"
+#include "tests/support/ports.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -22,17 +23,6 @@
 static struct berth *node[NODES];
 static char list[512];
 static uint16_t port[NODES];
-
-static uint16_t free_port(void)
-{
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
-    socklen_t n = sizeof a;
-    assert_int_equal(bind(fd, (struct sockaddr *)&a, sizeof a), 0);
-    assert_int_equal(getsockname(fd, (struct sockaddr *)&a, &n), 0);
-    close(fd);
-    return ntohs(a.sin_port);
-}
 
 static void open_node(unsigned i, const char *more)
 {

@@ -1,4 +1,5 @@
 #include "tests/support/duo.h"
+#include "tests/support/ports.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -12,17 +13,6 @@
 #include <unistd.h>
 
 #include <cmocka.h>
-
-static unsigned free_port(void)
-{
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
-    socklen_t n = sizeof a;
-    assert_int_equal(bind(fd, (struct sockaddr *)&a, sizeof a), 0);
-    assert_int_equal(getsockname(fd, (struct sockaddr *)&a, &n), 0);
-    close(fd);
-    return ntohs(a.sin_port);
-}
 
 struct wish {
     struct berth *b;

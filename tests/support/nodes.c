@@ -1,4 +1,5 @@
 #include "tests/support/nodes.h"
+#include "tests/support/ports.h"
 
 #include "store/client.h"
 
@@ -20,17 +21,6 @@ struct daemon nodes_daemon;
 static bool daemon_runs;
 static char list[512];
 static uint16_t port[NODES_MAX];
-
-static uint16_t free_port(void)
-{
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
-    socklen_t n = sizeof a;
-    assert_int_equal(bind(fd, (struct sockaddr *)&a, sizeof a), 0);
-    assert_int_equal(getsockname(fd, (struct sockaddr *)&a, &n), 0);
-    close(fd);
-    return ntohs(a.sin_port);
-}
 
 static void name_nodes(unsigned n)
 {

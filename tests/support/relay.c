@@ -1,4 +1,5 @@
 #include "tests/support/relay.h"
+#include "tests/support/ports.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -49,24 +50,6 @@ static struct sockaddr_in loopback(uint16_t port)
 {
     return (struct sockaddr_in){
         .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons(port)};
-}
-
-uint16_t relay_free_port(void)
-{
-    static uint32_t next;
-    if (next == 0) {
-        next = (uint32_t)getpid() * 131u;
-    }
-    for (;;) {
-        struct sockaddr_in a = loopback((uint16_t)(12000 + next++ % 18000));
-        int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), one = 1;
-        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-        int e = bind(fd, (struct sockaddr *)&a, sizeof a);
-        close(fd);
-        if (e == 0) {
-            return ntohs(a.sin_port);
-        }
-    }
 }
 
 /* Small buffers, or what is held would have gone through already. */
@@ -216,7 +199,7 @@ void relay_start(struct relay *r, uint16_t target)
     int one = 1;
     memset(r, 0, sizeof *r);
     r->target = target;
-    r->port = relay_free_port();
+    r->port = free_port();
     struct sockaddr_in a = loopback(r->port);
     r->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     setsockopt(r->listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);

@@ -7,6 +7,8 @@
 #ifndef BERTH_TESTS_RELAY_H
 #define BERTH_TESTS_RELAY_H
 
+#include "tests/support/ports.h"
+
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -29,9 +31,6 @@ struct relay {
     int listener;
     pthread_t thread;
 };
-
-/* A port of 127.0.0.1 that was free a moment ago, below those that the kernel gives out by itself. */
-uint16_t relay_free_port(void);
 
 void relay_start(struct relay *r, uint16_t target);
 void relay_stop(struct relay *r); /* closes what is open */

@@ -18,8 +18,8 @@ static const char *name_of(unsigned which)
 void wired_init(struct wired *d)
 {
     memset(d, 0, sizeof *d);
-    d->port[NEAR] = relay_free_port();
-    d->port[FAR] = relay_free_port();
+    d->port[NEAR] = free_port();
+    d->port[FAR] = free_port();
     relay_start(&d->relay, d->port[FAR]);
     snprintf(d->list, sizeof d->list, "%s=tcp://127.0.0.1:%u,%s=tcp://127.0.0.1:%u", name_of(NEAR), d->port[NEAR],
              name_of(FAR), d->relay.port);
