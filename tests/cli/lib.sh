@@ -209,3 +209,13 @@ finish()
     [[ $failures -eq 0 ]] || exit 1
     exit 0
 }
+
+# Two ports of 127.0.0.1 that are free and differ.
+two_ports() {
+    python3 -c '
+import socket
+both = [socket.socket() for _ in range(2)]
+for s in both:
+    s.bind(("127.0.0.1", 0))
+print(*[s.getsockname()[1] for s in both])'
+}

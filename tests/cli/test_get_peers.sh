@@ -1,12 +1,7 @@
 #!/usr/bin/env bash
 # berth get --peers: what another node has is pulled from it, and nothing without the option.
 . "$(dirname "$0")/lib.sh"
-read -r port_a port_b < <(python3 -c '
-import socket
-both = [socket.socket() for _ in range(2)]
-for s in both:
-    s.bind(("127.0.0.1", 0))
-print(*[s.getsockname()[1] for s in both])')
+read -r port_a port_b < <(two_ports)
 list="a=tcp://127.0.0.1:$port_a,b=tcp://127.0.0.1:$port_b"
 start_berthd b --lock off --name b --listen "tcp://127.0.0.1:$port_b" --peers "$list"
 node_b=$BERTH_NODE

@@ -343,16 +343,16 @@ static void by_the_daemon(void **unused)
 {
     (void)unused;
     char kept[96];
-    foreign("work/notes");
-    foreign("work/pool-0");
+    foreign("other/notes");
+    foreign("other/pool-0");
     daemon_start(&d, (const char *[]){"--pool", "4MiB", NULL});
     assert_int_equal(daemon_stop(&d), 0);
     memcpy(kept, d.region, sizeof kept);
-    snprintf(d.region, sizeof d.region, "%s", at("work"));
+    snprintf(d.region, sizeof d.region, "%s", at("other"));
     assert_int_equal(daemon_try(&d), 5);
-    assert_non_null(strstr(d.text, "/work/notes' is not a region's file"));
-    assert_true(is_foreign("work/notes") && is_foreign("work/pool-0"));
-    assert_int_equal(files_in("work"), 2);
+    assert_non_null(strstr(d.text, "/other/notes' is not a region's file"));
+    assert_true(is_foreign("other/notes") && is_foreign("other/pool-0"));
+    assert_int_equal(files_in("other"), 2);
     snprintf(d.region, sizeof d.region, "/");
     assert_int_equal(daemon_try(&d), 5);
     memcpy(d.region, kept, sizeof kept);

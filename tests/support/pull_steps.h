@@ -20,6 +20,15 @@ static inline int fresh(void **state)
 {
     (void)state;
     s = script_new();
+    script_start(s);
+    return 0;
+}
+
+/* With windows that a few READs fill. */
+static inline int fresh_narrow(void **state)
+{
+    (void)state;
+    s = script_new();
     s->config.read_bytes = MIB;
     s->config.window_bytes = 3 * MIB;
     s->config.source_window_bytes = 2 * MIB;

@@ -1,39 +1,10 @@
 /* The puller step by step: each path from a request to its end, sources that fail, bytes that are late or wrong. */
-#include "store/berth.h"
-#include "tests/support/puller.h"
+#include "tests/support/pull_steps.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-static struct script *s;
-
-static int fresh(void **state)
-{
-    (void)state;
-    s = script_new();
-    script_start(s);
-    return 0;
-}
-
-static int end(void **state)
-{
-    (void)state;
-    script_free(s);
-    return 0;
-}
-
-static uint64_t take(enum pull_command_kind kind)
-{
-    return script_take(s, kind)->c.id;
-}
 
 /* From the request to a READ that is posted, under a lease of generation 5 from member 3. */
-static uint64_t to_read(uint64_t id, const char *key, enum pull_destination d, uint32_t flags, int64_t deadline)
+static uint64_t to_posted(uint64_t id, const char *key, enum pull_destination d, uint32_t flags, int64_t deadline)
 {
     script_pull(s, id, key, d, flags, deadline);
     script_found(s, take(CMD_PULL_ASK), 1, 3, 5);
@@ -44,7 +15,8 @@ static uint64_t to_read(uint64_t id, const char *key, enum pull_destination d, u
     return take(CMD_PULL_READ);
 }
 
-static void expect_done(uint64_t id, int status)
+/* Done, all its keys with this status, and nothing else is. */
+static void expect_only(uint64_t id, int status)
 {
     const struct kept *k = script_take(s, CMD_PULL_DONE);
     assert_int_equal(k->c.id, id);
@@ -107,7 +79,7 @@ static void shortest_way_to_a_buffer(void **state)
     /* and no HASH where the transport hashed in passing. */
     uint64_t sum = SUM;
     script_event(s, &(struct pull_event){.kind = EV_PULL_READ, .id = read, .sums = &sum});
-    expect_done(2, 0);
+    expect_only(2, 0);
 }
 
 static void one_request_where_the_home_is_an_owner(void **state)
@@ -135,22 +107,22 @@ static void own_table_first(void **state)
 static void local_replica(void **state)
 {
     (void)state;
-    uint64_t read = to_read(1, "k", PULL_REPLICA, 0, 0);
+    uint64_t read = to_posted(1, "k", PULL_REPLICA, 0, 0);
     script_status(s, EV_PULL_READ, read, 0);
     script_hashed(s, take(CMD_PULL_HASH), SUM);
     const struct kept *k = script_take(s, CMD_PULL_SEAL);
     assert_int_equal(k->c.token, 701);
     expect_nothing();
     script_status(s, EV_PULL_SEALED, k->c.id, 0);
-    expect_done(1, 0);
+    expect_only(1, 0);
     expect_nothing();
     /* A pool that had it by then, and one without room. */
     script_pull(s, 2, "k", PULL_REPLICA, 0, 0);
     script_status(s, EV_PULL_RESERVED, take(CMD_PULL_RESERVE), BERTH_KEPT);
-    expect_done(2, BERTH_KEPT);
+    expect_only(2, BERTH_KEPT);
     script_pull(s, 3, "k", PULL_REPLICA, 0, 0);
     script_status(s, EV_PULL_RESERVED, take(CMD_PULL_RESERVE), BERTH_EFULL);
-    expect_done(3, BERTH_EFULL);
+    expect_only(3, BERTH_EFULL);
     expect_nothing();
 }
 
@@ -212,7 +184,7 @@ static void requests_in_a_row_are_one_request_each(void **state)
     for (uint64_t id = 1; id <= 3; id++) {
         script_status(s, EV_PULL_READ, take(CMD_PULL_READ), 0);
         script_hashed(s, take(CMD_PULL_HASH), SUM);
-        expect_done(id, 0);
+        expect_only(id, 0);
     }
     one_of_several(4, "d");
     expect_nothing();
@@ -224,28 +196,28 @@ static void waiters_come_and_go(void **state)
 {
     (void)state;
     int64_t deadline = s->now.mono_after + 50 * MS;
-    uint64_t read = to_read(1, "k", PULL_REPLICA, 0, 0);
+    uint64_t read = to_posted(1, "k", PULL_REPLICA, 0, 0);
     script_pull(s, 2, "k", PULL_REPLICA, 0, deadline);
     script_pull(s, 3, "k", PULL_REPLICA, 0, 0);
     expect_nothing();
     script_event(s, &(struct pull_event){.kind = EV_PULL_CANCEL, .id = 1});
-    expect_done(1, -ECANCELED);
+    expect_only(1, -ECANCELED);
     script_pass(s, 50 * MS);
-    expect_done(2, -ETIMEDOUT);
+    expect_only(2, -ETIMEDOUT);
     expect_nothing();
     script_status(s, EV_PULL_READ, read, 0);
     script_hashed(s, take(CMD_PULL_HASH), SUM);
     script_status(s, EV_PULL_SEALED, take(CMD_PULL_SEAL), 0);
-    expect_done(3, 0);
+    expect_only(3, 0);
     expect_nothing();
 }
 
 static void last_waiter_takes_the_transfer_with_it(void **state)
 {
     (void)state;
-    uint64_t read = to_read(1, "k", PULL_REPLICA, 0, 0);
+    uint64_t read = to_posted(1, "k", PULL_REPLICA, 0, 0);
     script_event(s, &(struct pull_event){.kind = EV_PULL_CANCEL, .id = 1});
-    expect_done(1, -ECANCELED);
+    expect_only(1, -ECANCELED);
     assert_int_equal(take(CMD_PULL_CANCEL_READ), read);
     script_pull(s, 2, "k", PULL_REPLICA, 0, 0); /* one that comes before it is quiet begins afterwards */
     expect_nothing();                           /* the slot is not given back yet */
@@ -254,7 +226,7 @@ static void last_waiter_takes_the_transfer_with_it(void **state)
     assert_int_equal(script_count(s, CMD_PULL_RESERVE), 1);
     script_status(s, EV_PULL_READ, read, 0); /* doubled */
     script_event(s, &(struct pull_event){.kind = EV_PULL_CANCEL, .id = 2});
-    expect_done(2, -ECANCELED);
+    expect_only(2, -ECANCELED);
     uint64_t reserve = take(CMD_PULL_RESERVE);
     expect_nothing();
     script_reserved(s, reserve, 55); /* nobody wants it any more */
@@ -278,27 +250,27 @@ static void buffers_share_the_search_not_the_transfer(void **state)
 static void buffer_is_given_back_when_quiet(void **state)
 {
     (void)state;
-    uint64_t read = to_read(1, "k", PULL_BUFFER, 0, s->now.mono_after + 20 * MS);
+    uint64_t read = to_posted(1, "k", PULL_BUFFER, 0, s->now.mono_after + 20 * MS);
     script_pass(s, 20 * MS);
     assert_int_equal(take(CMD_PULL_CANCEL_READ), read);
     expect_nothing();
     script_event(s, &(struct pull_event){.kind = EV_PULL_CANCEL, .id = 1});
     expect_nothing();
     script_status(s, EV_PULL_READ, read, 0);
-    expect_done(1, -ETIMEDOUT);
+    expect_only(1, -ETIMEDOUT);
     read = (script_pull(s, 2, "k", PULL_BUFFER, 0, 0), take(CMD_PULL_READ));
     script_status(s, EV_PULL_READ, read, 0);
     uint64_t hash = take(CMD_PULL_HASH);
     script_event(s, &(struct pull_event){.kind = EV_PULL_CANCEL, .id = 2});
     expect_nothing(); /* somebody reads it */
     script_hashed(s, hash, SUM);
-    expect_done(2, -ECANCELED);
+    expect_only(2, -ECANCELED);
 }
 
 static void late_is_asked_again_and_bounded(void **state)
 {
     (void)state;
-    uint64_t read = to_read(1, "k", PULL_BUFFER, 0, 0);
+    uint64_t read = to_posted(1, "k", PULL_BUFFER, 0, 0);
     for (int i = 0; i < 4; i++) {
         s->now.raw += 5000 * MS; /* the check's clock alone: no timer sees it before the completion */
         script_status(s, EV_PULL_READ, read, 0);
@@ -310,7 +282,7 @@ static void late_is_asked_again_and_bounded(void **state)
         script_grant(s, take(CMD_PULL_LEASE), 1, 5, 1000);
         read = take(CMD_PULL_READ);
     }
-    expect_done(1, BERTH_ENOTNOW);
+    expect_only(1, BERTH_ENOTNOW);
     struct pull_status st;
     pull_status(s->p, &st);
     assert_int_equal(st.counter[PULL_LATE], 4);
@@ -345,7 +317,7 @@ static void wrong_checksum_of_another_generation(void **state)
         int status;
         uint64_t generation;
     } cases[] = {{0, 6}, {-ENOENT, 0}};
-    uint64_t read = to_read(1, "k", PULL_BUFFER, 0, 0);
+    uint64_t read = to_posted(1, "k", PULL_BUFFER, 0, 0);
     for (int i = 0; i < 2; i++) {
         script_status(s, EV_PULL_READ, read, 0);
         script_hashed(s, take(CMD_PULL_HASH), 1);
@@ -365,7 +337,7 @@ static void wrong_checksum_of_another_generation(void **state)
 static void wrong_checksum_of_the_same_generation(void **state)
 {
     (void)state;
-    uint64_t read = to_read(1, "k", PULL_BUFFER, 0, 0);
+    uint64_t read = to_posted(1, "k", PULL_BUFFER, 0, 0);
     script_status(s, EV_PULL_READ, read, 0);
     script_hashed(s, take(CMD_PULL_HASH), 1);
     state_of_slot(0, 5);
@@ -383,13 +355,13 @@ static void wrong_checksum_of_the_same_generation(void **state)
     script_grant(s, take(CMD_PULL_LEASE), 1, 5, 1000);
     script_status(s, EV_PULL_READ, take(CMD_PULL_READ), 0);
     script_hashed(s, take(CMD_PULL_HASH), SUM);
-    expect_done(1, 0);
+    expect_only(1, 0);
 }
 
 static void corrupt_everywhere(void **state)
 {
     (void)state;
-    uint64_t read = to_read(1, "k", PULL_BUFFER, 0, 0);
+    uint64_t read = to_posted(1, "k", PULL_BUFFER, 0, 0);
     for (int i = 0; i < 2; i++) {
         script_status(s, EV_PULL_READ, read, 0);
         script_hashed(s, take(CMD_PULL_HASH), 1);
@@ -398,7 +370,7 @@ static void corrupt_everywhere(void **state)
     }
     script_found(s, take(CMD_PULL_ASK), 1, 3, 5); /* it is not asked again */
     script_found(s, take(CMD_PULL_ASK), 1, 3, 5);
-    expect_done(1, BERTH_ECORRUPT);
+    expect_only(1, BERTH_ECORRUPT);
 }
 
 static void nowhere(void **state)
@@ -409,16 +381,16 @@ static void nowhere(void **state)
     const struct kept *k = script_take(s, CMD_PULL_ASK);
     assert_int_equal(k->c.member, 2);
     script_says(s, k->c.id, HOME_ABSENT, NULL, 0);
-    expect_done(1, -ENOENT);
+    expect_only(1, -ENOENT);
     /* A home that can't be reached was needed. */
     script_member(s, EV_PULL_DOWN, 1, 0);
     script_pull(s, 2, "k", PULL_BUFFER, 0, 0);
     script_says(s, take(CMD_PULL_ASK), HOME_ABSENT, NULL, 0);
-    expect_done(2, BERTH_EUNSURE);
+    expect_only(2, BERTH_EUNSURE);
     /* An owner that is named and can't be reached. */
     script_pull(s, 3, "k", PULL_BUFFER, 0, 0);
     script_found(s, take(CMD_PULL_ASK), 1, 4, 5);
-    expect_done(3, BERTH_EUNSURE);
+    expect_only(3, BERTH_EUNSURE);
     expect_nothing();
 }
 
@@ -430,7 +402,7 @@ static void one_absent_is_enough_where_it_is_said_so(void **state)
     script_start(s);
     script_pull(s, 1, "k", PULL_BUFFER, 0, 0);
     script_says(s, take(CMD_PULL_ASK), HOME_ABSENT, NULL, 0);
-    expect_done(1, -ENOENT);
+    expect_only(1, -ENOENT);
 }
 
 static void learning_homes(void **state)
@@ -444,17 +416,17 @@ static void learning_homes(void **state)
     assert_int_equal(k->c.member, 3);
     struct pull_grant g = {.status = -ENOENT};
     script_event(s, &(struct pull_event){.kind = EV_PULL_LEASED, .id = k->c.id, .grants = &g, .n = 1});
-    expect_done(1, -ENOENT);
+    expect_only(1, -ENOENT);
     /* One that both miss and nobody reaches: unsure, at once. */
     script_pull(s, 2, "k", PULL_BUFFER, 0, 0);
     script_says(s, take(CMD_PULL_ASK), HOME_LEARNING, first, 3);
     script_says(s, take(CMD_PULL_ASK), HOME_LEARNING, &first[2], 1);
-    expect_done(2, BERTH_EUNSURE);
+    expect_only(2, BERTH_EUNSURE);
     /* More than can be named: the home says nothing, which is no fault of its. */
     script_pull(s, 3, "k", PULL_BUFFER, 0, 0);
     script_says(s, take(CMD_PULL_ASK), HOME_LEARNING, NULL, PULL_MISSING_MAX + 1);
     script_says(s, take(CMD_PULL_ASK), HOME_LEARNING, NULL, PULL_MISSING_MAX + 1);
-    expect_done(3, BERTH_EUNSURE);
+    expect_only(3, BERTH_EUNSURE);
     struct pull_status st;
     pull_status(s->p, &st);
     assert_int_equal(st.counter[PULL_BAD_ANSWERS], 0);
@@ -464,7 +436,7 @@ static void learning_homes(void **state)
 static void next_source(void **state)
 {
     (void)state;
-    uint64_t read = to_read(1, "k", PULL_REPLICA, 0, 0);
+    uint64_t read = to_posted(1, "k", PULL_REPLICA, 0, 0);
     script_status(s, EV_PULL_READ, read, -ECONNRESET);
     assert_int_equal(script_take(s, CMD_PULL_ABORT)->c.token, 701);
     uint64_t ask = take(CMD_PULL_ASK);
@@ -473,7 +445,7 @@ static void next_source(void **state)
     const struct kept *k = script_take(s, CMD_PULL_LEASE);
     assert_int_equal(k->c.member, 2);
     script_member(s, EV_PULL_DOWN, 2, 0); /* which does not answer, and is the other home */
-    expect_done(1, BERTH_EUNSURE);
+    expect_only(1, BERTH_EUNSURE);
     expect_nothing();
 }
 
@@ -493,7 +465,7 @@ static void found_by_an_unsure_home(void **state)
                 script_event(s, &(struct pull_event){.kind = EV_PULL_LEASED, .id = lease, .grants = &none, .n = 1});
             }
         }
-        expect_done(1 + unsure, unsure ? BERTH_EUNSURE : -ENOENT);
+        expect_only(1 + unsure, unsure ? BERTH_EUNSURE : -ENOENT);
     }
 }
 

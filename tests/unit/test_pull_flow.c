@@ -166,7 +166,7 @@ static void lost_connection(void **state)
 
 int main(void)
 {
-#define CASE(name) cmocka_unit_test_setup_teardown(name, fresh, end)
+#define CASE(name) cmocka_unit_test_setup_teardown(name, fresh_narrow, end)
     const struct CMUnitTest tests[] = {
         CASE(windows_are_shared_fairly), CASE(small_ones_pass_a_full_window), CASE(sums_only_where_they_are_wanted),
         CASE(long_transfers_renew),      CASE(no_post_without_time),          CASE(recall_and_release),

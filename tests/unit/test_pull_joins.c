@@ -1,62 +1,8 @@
 /* The puller: searches and transfers that are shared by requests that came at different times, and FRESH at a node that
  * has the newest copy itself. Each was found by tests/sim/nodes. */
-#include "store/berth.h"
-#include "tests/support/puller.h"
+#include "tests/support/pull_steps.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-static struct script *s;
-
-static int fresh(void **state)
-{
-    (void)state;
-    s = script_new();
-    script_start(s);
-    return 0;
-}
-
-static int end(void **state)
-{
-    (void)state;
-    script_free(s);
-    return 0;
-}
-
-static uint64_t take(enum pull_command_kind kind)
-{
-    return script_take(s, kind)->c.id;
-}
-
-static void expect_done(uint64_t id, int status)
-{
-    const struct kept *k = script_take(s, CMD_PULL_DONE);
-    assert_int_equal(k->c.id, id);
-    assert_int_equal(k->result[0].status, status);
-}
-
-static void answers(uint64_t rpc, const char *says, uint64_t version)
-{
-    struct pull_answer a[PULL_KEYS_MAX] = {0};
-    uint32_t n = (uint32_t)strlen(says);
-    for (uint32_t i = 0; i < n; i++) {
-        a[i].says = says[i] == 'F' ? HOME_FOUND : says[i] == 'A' ? HOME_ABSENT : HOME_SKIPPED;
-        a[i].n_locations = says[i] == 'F';
-        a[i].location[0] = (struct pull_location){3, {version, 1}};
-    }
-    script_event(s, &(struct pull_event){.kind = EV_PULL_ANSWER, .id = rpc, .answers = a, .n = n});
-}
-
-static void finish(uint64_t read)
-{
-    script_status(s, EV_PULL_READ, read, 0);
-    script_hashed(s, take(CMD_PULL_HASH), SUM);
-}
 
 /* Two runs share the search for a key. That the home passed it over in the one, where it lies behind the end, leaves it
  * to be asked for in the other, where it is the first. */

@@ -1,36 +1,7 @@
 /* What the puller says of its pulls: phases that add up, sources whose sums are the totals, causes of failures. */
-#include "store/berth.h"
-#include "tests/support/puller.h"
+#include "tests/support/pull_steps.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-static struct script *s;
-
-static int fresh(void **state)
-{
-    (void)state;
-    s = script_new();
-    script_start(s);
-    return 0;
-}
-
-static int end(void **state)
-{
-    (void)state;
-    script_free(s);
-    return 0;
-}
-
-static uint64_t take(enum pull_command_kind kind)
-{
-    return script_take(s, kind)->c.id;
-}
 
 static struct pull_source source(uint16_t member)
 {

@@ -427,7 +427,7 @@ static void bad_and_surplus_requests(void **state)
 
 int main(void)
 {
-#define CASE(name) cmocka_unit_test_setup_teardown(name, fresh, end)
+#define CASE(name) cmocka_unit_test_setup_teardown(name, fresh_narrow, end)
     const struct CMUnitTest tests[] = {
         CASE(prefix_pulls_only_the_run),
         CASE(prefix_over_a_home_that_learns),
