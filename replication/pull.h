@@ -214,9 +214,9 @@ struct pull_event {
                     several requests go into one message */
     bool proven; /* UP: a READ's completion says that the owner held the slot until then (TCP), so that lease only is
                     allowed */
-    uint64_t
-        incarnation; /* UP: 0: not met yet: the shell keeps what is asked of it until a second UP says who it is, or
-                              DOWN; LEASED, ANSWER: the sender's, 0: as in UP */
+    /* UP: 0: not met yet: the shell keeps what is asked of it until a second UP says who it is, or DOWN.
+     * LEASED, ANSWER: the sender's; 0: as in UP. */
+    uint64_t incarnation;
     const char *transport; /* UP: static string */
     const struct pull_request *request;
     const struct pull_answer *answers;
@@ -228,8 +228,8 @@ struct pull_event {
     uint64_t token;      /* RESERVED: the shell's name for the slot */
     uint64_t received; /* READ that failed: bytes in its destination all the same; of one that did not: not looked at */
     uint64_t copied;   /* READ: bytes that a CPU of this node moved */
-    int64_t began,
-        ended; /* READ: CLOCK_MONOTONIC ns; it left the transport's queue, its last bytes came; 0: not known */
+    int64_t began;     /* READ: CLOCK_MONOTONIC ns: it left the transport's queue; 0: not known */
+    int64_t ended;     /* READ: its last bytes came; likewise */
     const uint64_t *sums; /* HASHED: XXH3-64 of each part; READ: of the piece, if the transport hashed it in passing */
 };
 

@@ -190,7 +190,7 @@ static int take_outcome(struct berth *b, void *arg, int status, const struct msg
     return pull_outcome(status, r, bytes, o->n, o->pulled);
 }
 
-static int run(struct berth *b, struct call *c, uint32_t n, struct msg_pulled *pulled)
+int pull_run(struct berth *b, struct call *c, uint32_t n, struct msg_pulled *pulled)
 {
     struct call_result r;
     struct outcome o = {.pulled = pulled, .n = n};
@@ -205,7 +205,7 @@ int pull_keys(struct berth *b, const struct berth_key *keys, const uint32_t *ind
         return -ETIMEDOUT;
     }
     struct call *c = pull_build(b, keys, index, n, flags, prefix, deadline, taken);
-    return run(b, c, *taken, pulled);
+    return pull_run(b, c, *taken, pulled);
 }
 
 int pull_pause(struct berth *b, const struct berth_key *key, unsigned turn, int64_t deadline)
@@ -284,7 +284,7 @@ long pull_into(struct berth *b, const struct berth_key *key, const struct pull_o
     if (deadline <= BERTH_NOW) {
         return berth_fail_plain(-ETIMEDOUT);
     }
-    int rc = run(b, pull_build_into(b, key, o, place, flags, deadline), 1, &pulled);
+    int rc = pull_run(b, pull_build_into(b, key, o, place, flags, deadline), 1, &pulled);
     rc = rc ? rc : pulled.status;
     if (rc == -ENOSPC) {
         return pull_too_large(pulled.size, o->size);

@@ -310,8 +310,12 @@ static void touch_event(struct node *n, const struct node_event *ev)
 }
 
 /* The clock is handed in with events: what an event took shows when the next one comes. */
-static void phase_of_last(struct node *n, int64_t ns)
+static void phase_of_last(struct node *n, int64_t now)
 {
+    int64_t ns = now - n->now.mono;
+    if (!n->now.mono) {
+        return;
+    }
     if (n->last_event == EV_REQUEST) {
         node_phase(n, PHASE_DECIDE, ns);
     } else if (n->last_event == EV_COMMITTED) {
@@ -366,13 +370,17 @@ static void peer_event_of(struct node *n, const struct node_event *ev)
     }
 }
 
+static void stop_event(struct node *n)
+{
+    n->stopping = true;
+    horizon_stop(n);
+}
+
 void node_event(struct node *n, const struct node_event *ev, struct node_now now)
 {
     arena_reset(n);
     n->n_commands = n->command_at = n->told = 0;
-    if (n->now.mono) {
-        phase_of_last(n, now.mono - n->now.mono);
-    }
+    phase_of_last(n, now.mono);
     n->now = now;
     n->last_event = ev->kind;
     switch (ev->kind) {
@@ -407,8 +415,7 @@ void node_event(struct node *n, const struct node_event *ev, struct node_now now
         work_turn(n);
         break;
     case EV_STOP:
-        n->stopping = true;
-        horizon_stop(n);
+        stop_event(n);
         break;
     case EV_SEEN:
     case EV_LEASE:

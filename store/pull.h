@@ -49,6 +49,9 @@ void pull_records(const struct msg_reply *r, uint32_t bytes, uint32_t n, struct 
 /* The record of what was here, without any pull. */
 void pull_record_local(struct berth_record *out);
 
+/* Sends a PULL of n keys, which becomes the handle's, and waits: as pull_outcome. c NULL: -ENOMEM. */
+int pull_run(struct berth *b, struct call *c, uint32_t n, struct msg_pulled *pulled);
+
 /* A pull and the wait for it; pulled is of MSG_PULL_KEYS. 0, or a negative error, which is not recorded. */
 int pull_keys(struct berth *b, const struct berth_key *keys, const uint32_t *index, uint32_t n, unsigned flags,
               bool prefix, int64_t deadline, struct msg_pulled *pulled, uint32_t *taken);

@@ -145,28 +145,9 @@ static int check_read(struct berth *b, const struct berth_key *key, unsigned fla
     return rc;
 }
 
-struct outcome {
-    struct msg_pulled *pulled;
-    uint32_t n;
-};
-
-static int take_outcome(struct berth *b, void *arg, int status, const struct msg_reply *r, uint32_t bytes)
-{
-    const struct outcome *o = arg;
-    (void)b;
-    return pull_outcome(status, r, bytes, o->n, o->pulled);
-}
-
-static int pull_many(struct berth *b, struct call *c, uint32_t n, struct msg_pulled *out)
-{
-    struct call_result r;
-    struct outcome o = {.pulled = out, .n = n};
-    return c ? call_run(b, c, &r, take_outcome, &o) : -ENOMEM;
-}
-
 static int pull_one(struct berth *b, struct call *c, struct msg_pulled *out)
 {
-    int rc = pull_many(b, c, 1, out);
+    int rc = pull_run(b, c, 1, out);
     return rc ? rc : out->status;
 }
 
@@ -209,22 +190,6 @@ static bool too_long(const struct berth_range *ranges, size_t n)
         }
     }
     return false;
-}
-
-/* -ERANGE, with the first range that goes beyond an object of so many bytes. */
-static int fail_range(uint64_t size, const struct berth_range *ranges, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        const struct berth_range *r = &ranges[i];
-        if (r->offset > size || r->size > size - r->offset) {
-            uint64_t figure[4] = {size, i, r->offset, r->size};
-            berth_fail(-ERANGE, "range %zu, %llu bytes from %llu on, goes beyond the object's %llu", i,
-                       (unsigned long long)r->size, (unsigned long long)r->offset, (unsigned long long)size);
-            berth_fail_figures(figure);
-            return -ERANGE;
-        }
-    }
-    return berth_fail_plain(-ERANGE);
 }
 
 /* A part of the ranges at a time; the version of all is that of the first. */
@@ -279,7 +244,7 @@ long remote_get_range(struct berth *b, const struct berth_key *key, const struct
         return berth_fail_plain(-ETIMEDOUT);
     }
     if (too_long(ranges, n)) {
-        return fail_range(BERTH_OBJECT_MAX, ranges, n);
+        return pull_check_bounds(BERTH_OBJECT_MAX, ranges, n);
     }
     rc = -ESTALE;
     for (unsigned i = 0; rc == -ESTALE && i < PULL_TRIES; i++) {
@@ -288,8 +253,8 @@ long remote_get_range(struct berth *b, const struct berth_key *key, const struct
             rc = pull_whole(b, key, ranges, n, flags, deadline, &p);
         }
     }
-    if (rc == -ERANGE) {
-        return fail_range(p.size, ranges, n);
+    if (rc == -ERANGE && pull_check_bounds(p.size, ranges, n)) {
+        return rc;
     }
     return rc ? berth_fail_plain(rc == -ESTALE ? BERTH_ENOTNOW : rc) : range_bytes(ranges, n);
 }
@@ -305,7 +270,7 @@ long remote_exists(struct berth *b, const struct berth_key *keys, size_t n, uint
     for (size_t i = 0; i < n; i += taken) {
         uint32_t part = n - i < MSG_PULL_KEYS ? (uint32_t)(n - i) : MSG_PULL_KEYS;
         struct call *c = build_probe(b, keys + i, part, deadline, &taken);
-        int rc = pull_many(b, c, taken, pulled);
+        int rc = pull_run(b, c, taken, pulled);
         for (uint32_t k = 0; rc == 0 && k < taken; k++) {
             present[i + k] = pulled[k].status == 0;
             found += pulled[k].status == 0;
