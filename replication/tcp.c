@@ -227,6 +227,7 @@ static int tcp_open(void **out, const struct transport_config *config, const str
         return -ENOMEM;
     }
     init(ctx, &c, events, env);
+    ctx->file_local = config->sendfile_queue > 0;
     int e = make_descriptors(ctx);
     if (e < 0) {
         snprintf(why, why_size, "cannot make the descriptors of the TCP transport: %s", strerror(-e));
@@ -345,12 +346,20 @@ static bool is_bulk(const enum source_kind *source)
            ((const struct tcp_lane *)((const char *)source - offsetof(struct tcp_lane, source)))->kind == LANE_BULK;
 }
 
+/* Somebody waits for a small transfer that is done, and hears of it after the turn. Not twice in a row: bulk must go on
+ * beside any number of small ones. */
+static bool ends_early(struct tcp *ctx)
+{
+    ctx->bulk_owed = ctx->small_done && !ctx->bulk_owed;
+    return ctx->bulk_owed;
+}
+
 /* Control lanes go first, and what they have to say leaves before bulk is moved: a small transfer waits for at most
  * one quota of each busy bulk lane on either side. */
 static size_t one_round(struct tcp *ctx, const struct epoll_event *event, int n)
 {
     size_t moved = 0;
-    for (int bulk = 0; bulk < 2; bulk++) {
+    for (int bulk = 0; bulk < 2 && !(bulk && ends_early(ctx)); bulk++) {
         for (int i = 0; i < n; i++) {
             if (is_bulk(event[i].data.ptr) == bulk) {
                 moved += on_event(ctx, event[i].data.ptr, event[i].events);
@@ -370,7 +379,8 @@ static int tcp_turn(void *arg)
     int n = 0, result = 1;
     tcp_enter(ctx);
     ctx->in_turn = true;
-    for (int round = 0; round < ROUNDS_MAX && moved < ctx->config.turn_bytes; round++) {
+    ctx->ended = ctx->small_done = false;
+    for (int round = 0; round < ROUNDS_MAX && moved < ctx->config.turn_bytes && !ctx->ended; round++) {
         n = epoll_wait(ctx->epoll_fd, event, EVENTS_MAX, 0);
         if (n <= 0) {
             result = n == 0 || errno == EINTR ? 0 : -errno;

@@ -136,6 +136,17 @@ bool tcp_address_is_any(const union tcp_address *a)
     return address_any_v6(&a->v6.sin6_addr);
 }
 
+bool tcp_address_same_host(const union tcp_address *a, const union tcp_address *b)
+{
+    if (a->any.sa_family != b->any.sa_family) {
+        return false;
+    }
+    if (a->any.sa_family == AF_INET) {
+        return a->v4.sin_addr.s_addr == b->v4.sin_addr.s_addr;
+    }
+    return memcmp(&a->v6.sin6_addr, &b->v6.sin6_addr, sizeof a->v6.sin6_addr) == 0;
+}
+
 socklen_t tcp_address_size(const union tcp_address *a)
 {
     return a->any.sa_family == AF_INET ? sizeof a->v4 : sizeof a->v6;

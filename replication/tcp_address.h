@@ -25,6 +25,8 @@ enum tcp_use {
 int tcp_address_parse(const char *text, enum tcp_use use, union tcp_address *out, char *why, size_t why_size);
 
 bool tcp_address_is_any(const union tcp_address *a);
+/* Whether both are the same but for the port. */
+bool tcp_address_same_host(const union tcp_address *a, const union tcp_address *b);
 socklen_t tcp_address_size(const union tcp_address *a);
 /* HOST:PORT in digits; -ENOSPC. */
 int tcp_address_print(const union tcp_address *a, char *text, size_t size);

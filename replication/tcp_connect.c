@@ -85,10 +85,21 @@ static struct tcp_connection *new_connection(struct tcp *ctx, const union tcp_ad
     return c;
 }
 
+static bool on_this_host(const struct tcp_lane *lane)
+{
+    union tcp_address here, there;
+    socklen_t n = sizeof here, m = sizeof there;
+    memset(&here, 0, sizeof here);
+    memset(&there, 0, sizeof there);
+    return getsockname(lane->fd, &here.any, &n) == 0 && getpeername(lane->fd, &there.any, &m) == 0 &&
+           tcp_address_same_host(&here, &there);
+}
+
 static void pair_open(struct tcp_connection *c)
 {
     struct tcp *ctx = c->ctx;
     c->state = PAIR_OPEN;
+    c->same_host = on_this_host(c->lane[LANE_BULK]);
     for (int i = 0; i < 2; i++) {
         c->lane[i]->stage = LANE_OPEN;
         tcp_arm(c->lane[i], EPOLLIN);

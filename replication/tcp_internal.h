@@ -120,7 +120,8 @@ struct tcp_connection {
     union tcp_address address;
     int64_t due; /* PAIR_MAKING: given up then */
     bool room_wanted;
-    bool wanting; /* in ctx->wanting */
+    bool wanting;   /* in ctx->wanting */
+    bool same_host; /* the peer is on this machine: both ends have one address */
     TAILQ_ENTRY(tcp_connection) link, wanting_link;
 
     struct transfer_list small, bulk; /* that want to ask for (more) bytes */
@@ -147,7 +148,11 @@ struct tcp {
     int64_t listen_due;
     int64_t timer_at; /* what the timer is set to; INT64_MAX: off */
     bool in_turn, kicked;
-    unsigned depth; /* calls under way, callbacks' calls included: at 0 what has ended is freed */
+    bool ended;      /* the turn: somebody waits to hear of what was completed in it */
+    bool small_done; /* in this turn */
+    bool bulk_owed;  /* the last turn ended without a look at bulk */
+    bool file_local; /* sendfile also to peers on this machine */
+    unsigned depth;  /* calls under way, callbacks' calls included: at 0 what has ended is freed */
 
     int pool_fd;
     const uint8_t *pool;

@@ -36,6 +36,8 @@ static void complete(struct tcp_connection *c, struct transfer *t, int status)
     s->completed++;
     s->failed += status < 0;
     s->cancelled += status == -ECANCELED || status == -ETIMEDOUT;
+    c->ctx->small_done |= is_small(c->ctx, t);
+    c->ctx->ended |= c->ctx->small_done || c->ctx->in_flight == 0;
     t->complete(t);
 }
 

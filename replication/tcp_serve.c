@@ -1,7 +1,8 @@
 /* tcp_serve.c: the owner's side: what peers read, chunk by chunk in turn.
  *
  * send or sendfile: sendfile passes references to the pool's pages on, and saves one copy; for a lone or a large
- * transfer it is slower or erratic, so it is for a queue of middling ones (docs: the transport's benchmark). Its pages
+ * transfer it is slower or erratic, so it is for a queue of middling ones (docs: the transport's benchmark). Not to a
+ * peer on this machine: there it only leaves the work to the reader's CPU, which makes the checksums too. Its pages
  * stay in the socket after the call: the slot is in use until DONE (rule 19), which is what `served` says.
  */
 #include "replication/tcp_internal.h"
@@ -207,6 +208,7 @@ static bool by_file(const struct tcp_lane *lane, const struct serve *s, uint32_t
 {
     const struct transport_config *f = &lane->ctx->config;
     return lane->kind == LANE_BULK && lane->ctx->pool_fd >= 0 && n >= f->sendfile_min &&
+           (!lane->c->same_host || lane->ctx->file_local) &&
            (s->bytes <= f->sendfile_max || f->sendfile_max == UINT32_MAX) && lane->c->serve_count >= f->sendfile_queue;
 }
 

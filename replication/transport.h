@@ -115,16 +115,18 @@ struct transport_config {
     uint64_t source_window; /* the same, of one peer: 8 MiB; 64 KiB at least */
     uint32_t chunk;         /* bytes at most of one DATA frame: 128 KiB; 4 KiB to 4 MiB */
     uint32_t small; /* transfers up to so many bytes go with the messages, ahead of bulk: 16 KiB; at most 32 KiB */
-    uint32_t sendfile_min;   /* sendfile serves chunks of at least so many bytes: 32 KiB .. */
-    uint32_t sendfile_max;   /* .. of transfers of at most so many: 256 KiB; UINT32_MAX: any size .. */
-    uint32_t sendfile_queue; /* .. while at least so many transfers are being served on the connection: 4 */
-    uint32_t socket_buffer;  /* bytes, SO_SNDBUF and SO_RCVBUF: the kernel's tuning */
-    uint32_t message_queue;  /* bytes of messages that wait for one peer: 1 MiB */
-    uint32_t turn_bytes;     /* bytes moved in one turn, about: 1 MiB */
-    bool flushed;            /* whoever calls send, read or cancel outside of a turn calls flush soon afterwards: the
+    uint32_t sendfile_min; /* sendfile serves chunks of at least so many bytes: 32 KiB .. */
+    uint32_t sendfile_max; /* .. of transfers of at most so many: 256 KiB; UINT32_MAX: any size .. */
+    /* .. while at least so many transfers are being served on the connection: 4, but never to a peer on this machine,
+     * unless it is set */
+    uint32_t sendfile_queue;
+    uint32_t socket_buffer; /* bytes, SO_SNDBUF and SO_RCVBUF: the kernel's tuning */
+    uint32_t message_queue; /* bytes of messages that wait for one peer: 1 MiB */
+    uint32_t turn_bytes;    /* bytes moved in one turn, about: 1 MiB */
+    bool flushed;           /* whoever calls send, read or cancel outside of a turn calls flush soon afterwards: the
                               * descriptor is not made readable for that */
-    uint32_t connections;    /* peers at most, in and out: 1,024 */
-    uint32_t unfinished;     /* connections that have not said who they are: 64; the oldest makes room for a new one */
+    uint32_t connections;   /* peers at most, in and out: 1,024 */
+    uint32_t unfinished;    /* connections that have not said who they are: 64; the oldest makes room for a new one */
     int64_t done_ns; /* how long the word that a transfer is done may wait for other output to go with, so that the
                       * owner wakes once for both: 0; at most 10 ms */
     int64_t connect_timeout_ns; /* from connect to connected, and from accept to accepted: 3 s */

@@ -344,6 +344,8 @@ bool peers_turn(struct peers *p)
     }
     p->again = false;
     p->heard = p->readable;
+    if (p->pull)
+        pull_part_begin(p);
     turn_transport(p);
     tell_strangers(p, now);
     tell_seen(p);

@@ -264,6 +264,14 @@ int64_t pull_part_timer(const struct peers *p)
     return TAILQ_EMPTY(&q->told) && TAILQ_EMPTY(&q->hashes) && !q->jobs_due ? pull_timer(q->puller) : 0;
 }
 
+void pull_part_begin(struct peers *p)
+{
+    if (!p->pull->jobs_due)
+        return;
+    jobs_turn(p->pull);
+    p->transport->flush(p->context);
+}
+
 void pull_part_turn(struct peers *p, int64_t now)
 {
     struct taking *q = p->pull;

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HASH_TURN_BYTES (512u << 10) /* hashed at a time: some tens of microseconds of the node's thread */
+#define HASH_TURN_BYTES (128u << 10) /* hashed at a time: some tens of microseconds of the node's thread */
 #define READ_CHAINS 4096u
 #define SMALL_READ (16u << 10) /* the transport sends such ahead of others */
 

@@ -7,6 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "replication/pull.h"
 #include "tools/cli.h"
 
 #define COLD_MAX 4096u /* objects */
@@ -27,6 +28,8 @@ struct pull_run {
     uint8_t *keys;                                              /* all of them */
     uint8_t *to;                                                /* depth buffers */
     int64_t *since;
+    struct berth_record *record; /* depth of them */
+    uint64_t phase_ns[BERTH_PHASES], recorded;
     uint64_t number;         /* of the next key */
     struct bench_stat *stat; /* of the slice under way */
     struct pull_counts before, after;
@@ -72,6 +75,7 @@ static void pull_next(void *arg, struct berth_op *op, unsigned slot, uint64_t nu
 
     op->key = (struct berth_key){.data = r->keys + number % b->objects * b->key_size, .size = b->key_size};
     op->deadline = BERTH_FOREVER;
+    op->record = &r->record[slot];
     op->opcode = b->pulls.replica ? BERTH_OP_PULL : BERTH_OP_GET_INTO;
     if (!b->pulls.replica) {
         op->flags = BERTH_PEERS;
@@ -85,9 +89,12 @@ static void pull_done(void *arg, struct berth_op *op, unsigned slot)
 {
     struct pull_run *r = arg;
 
-    (void)op;
-    if (r->stat)
-        stat_note(r->stat, (uint64_t)(bench_now() - r->since[slot]) * 1000, 1);
+    if (!r->stat)
+        return;
+    stat_note(r->stat, (uint64_t)(bench_now() - r->since[slot]) * 1000, 1);
+    r->recorded++;
+    for (unsigned i = 0; i < BERTH_PHASES; i++)
+        r->phase_ns[i] += (uint64_t)op->record->phase_ns[i];
 }
 
 static int run_pulls(void *arg, uint64_t n, struct bench_stat *stat)
@@ -266,6 +273,21 @@ static void compare(struct pull_run *r, struct bench_result *result)
     result->ratio = median(r->ratio, pull->slices);
 }
 
+static double phase_mean(const struct pull_run *r, unsigned phase)
+{
+    return r->recorded ? (double)r->phase_ns[phase] / (double)r->recorded : 0;
+}
+
+/* Means, so that they add up: of a pull by the node's own record, and what is left of the caller's time. */
+static json_t *phases_json(const struct pull_run *r)
+{
+    json_t *phases = json_object();
+
+    for (unsigned i = 0; r->recorded && i < BERTH_PHASES; i++)
+        json_object_set_new(phases, pull_phase_names[i], json_real(phase_mean(r, i)));
+    return phases;
+}
+
 static json_t *more_json(const struct pull_run *r, double iperf3)
 {
     json_t *more = pull_options_json(r->b), *rows = json_array();
@@ -277,8 +299,23 @@ static json_t *more_json(const struct pull_run *r, double iperf3)
         more, "p99_ratio",
         json_real(stat_percentile(&r->way[WAY_PULL].stat, 0.99) / stat_percentile(&r->way[WAY_SEND].stat, 0.99)));
     json_object_set_new(more, "requests", counts_json(r));
+    json_object_set_new(more, "phases_mean_ns", phases_json(r));
     json_object_set_new(more, "iperf3_bytes_per_second", iperf3 > 0 ? json_real(iperf3) : json_null());
     return more;
+}
+
+static void print_phases(const struct pull_run *r)
+{
+    char text[24];
+    double outside = stat_mean(&r->way[WAY_PULL].stat) - phase_mean(r, BERTH_PHASE_TOTAL);
+
+    if (!r->recorded)
+        return;
+    printf("  %-10s", "phases");
+    for (unsigned i = 0; i < BERTH_PHASE_TOTAL; i++)
+        if (r->phase_ns[i])
+            printf(" %s %s,", pull_phase_names[i], bench_text_of_time(text, phase_mean(r, i)));
+    printf(" caller %s (means)\n", bench_text_of_time(text, outside > 0 ? outside : 0));
 }
 
 static void print_more(const struct pull_run *r, double iperf3)
@@ -288,6 +325,7 @@ static void print_more(const struct pull_run *r, double iperf3)
 
     for (unsigned i = 0; i < WAYS; i++)
         pull_row_print(&r->way[i]);
+    print_phases(r);
     printf("  %-10s %s\n", "iperf3", iperf3 > 0 ? bench_text_of_rate(rate, iperf3) : "not installed");
     printf("  %-10s %lld asks, %lld of leases, %lld renewals, %lld messages; %lld of %lld pulls verified\n", "requests",
            (long long)(z->asks - a->asks), (long long)(z->leases - a->leases), (long long)(z->renews - a->renews),
@@ -357,10 +395,10 @@ static int make_buffers(struct pull_run *r)
 
     r->keys = bench_keys(b);
     r->since = calloc(b->depth, sizeof(*r->since));
-    r->to = mmap(NULL, b->size * b->depth, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-    r->to = r->to == MAP_FAILED ? NULL : r->to;
+    r->to = bench_buffer(b->size * b->depth);
     r->batch = calloc(r->step, sizeof(*r->batch));
-    return r->keys && r->since && r->to && r->batch ? 0 : bench_no_memory();
+    r->record = calloc(b->depth, sizeof(*r->record));
+    return r->keys && r->since && r->to && r->batch && r->record ? 0 : bench_no_memory();
 }
 
 static int run_on_nodes(struct pull_run *r)
@@ -406,6 +444,7 @@ static int run_case(struct bench *b, int (*run)(void *, uint64_t, struct bench_s
         munmap(r->to, b->size * b->depth);
     free(r->keys);
     free(r->since);
+    free(r->record);
     free(r->batch);
     free(r);
     return code;

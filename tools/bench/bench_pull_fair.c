@@ -205,8 +205,8 @@ int bench_pull_fair(struct bench *b)
     r->during.name = "during";
     b->objects = 1;
     r->keys = malloc((size_t)SMALL_OBJECTS * BENCH_KEY_MAX);
-    r->to = mmap(NULL, b->size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-    if (!r->keys || r->to == MAP_FAILED) {
+    r->to = bench_buffer(b->size);
+    if (!r->keys || !r->to) {
         code = bench_no_memory();
     } else if (!(code = pull_nodes_cpus(&r->nodes, b))) {
         pull_nodes_use(&r->nodes.owner_cpus);
@@ -214,7 +214,7 @@ int bench_pull_fair(struct bench *b)
         if (!code)
             code = pull_nodes_close(&r->nodes, run_on_nodes(r));
     }
-    if (r->to != MAP_FAILED)
+    if (r->to)
         munmap(r->to, b->size);
     free(r->keys);
     free(r);
