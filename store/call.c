@@ -23,6 +23,7 @@ int calls_init(struct berth *b)
     pthread_mutex_init(&e->drain, NULL);
     e->next_limit = INT64_MAX;
     e->spin_ns = CALL_SPIN_NS;
+    e->few_cpus = sysconf(_SC_NPROCESSORS_ONLN) <= 2;
     e->socket = e->wake_fd = e->doorbell = FD_NONE;
     return 0;
 }
@@ -80,6 +81,7 @@ static void list_append(struct calls *e, struct call *c)
     *(e->last ? &e->last->next : &e->first) = c;
     e->last = c;
     e->count++;
+    atomic_fetch_add_explicit(&e->quick, call_head(c)->op != MSG_PULL, memory_order_relaxed);
 }
 
 static void list_unlink(struct calls *e, struct call *c)
@@ -95,6 +97,7 @@ static void list_unlink(struct calls *e, struct call *c)
     *(c->prev ? &c->prev->next : &e->first) = c->next;
     *(c->next ? &c->next->prev : &e->last) = c->prev;
     e->count--;
+    atomic_fetch_sub_explicit(&e->quick, call_head(c)->op != MSG_PULL, memory_order_relaxed);
 }
 
 static struct call *list_find(struct calls *e, uint64_t id)

@@ -74,6 +74,8 @@ struct calls {
     int64_t next_limit; /* no call is to be given up before */
     int64_t down_since, next_try, backoff;
     unsigned count;
+    _Atomic unsigned quick; /* of these, which the node answers without another one */
+    bool few_cpus;          /* two or one: spinning for another node's answer takes the CPU that it needs */
     struct waiter *waiters;
     const void *leading; /* what the one who leads waits for */
     bool dozing;         /* and whether it is in poll, until .. */

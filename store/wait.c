@@ -114,7 +114,8 @@ static bool node_awake_elsewhere(const struct berth *b)
 static bool spin(struct berth *b, int64_t until)
 {
     struct calls *e = &b->calls;
-    if (e->state != CALLS_UP || !node_awake_elsewhere(b)) {
+    bool far = e->few_cpus && atomic_load_explicit(&e->quick, memory_order_relaxed) == 0;
+    if (e->state != CALLS_UP || far || !node_awake_elsewhere(b)) {
         return false;
     }
     int64_t end = client_now() + e->spin_ns;

@@ -172,7 +172,8 @@ static void learn(struct server *s, const struct session *c)
     }
     s->slept = false;
     s->patience_ns = shares_cpu(s, c) ? 0 : s->budget_ns;
-    s->elsewhere = shares_cpu(s, c) ? 0 : s->now.mono;
+    s->elsewhere = shares_cpu(s, c) || s->pulled ? 0 : s->now.mono;
+    s->pulled = false;
 }
 
 static void learn_peers(struct server *s)

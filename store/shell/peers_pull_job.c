@@ -241,6 +241,7 @@ static void job_new(struct peers *p, const struct session *from, const struct ms
     pull_table_add(&q->jobs_by_id, &j->by_id, pull_table_mix(j->id));
     q->jobs_due = true;
     p->again = true;
+    p->server->pulled = true;
 }
 
 void peers_pull(struct peers *p, struct session *from, const struct msg_pull *m)

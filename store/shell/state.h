@@ -144,7 +144,8 @@ struct server {
     bool slept;           /* since `active` */
     int64_t peers_active; /* when peers had something last, or were asked something; 0: nothing is expected of them */
     int64_t peers_budget_ns; /* what is spent on polling after that; learnt as budget_ns */
-    int64_t elsewhere;       /* when a client of another CPU asked something last */
+    int64_t elsewhere;       /* when a client of another CPU asked something last, and spins for it */
+    bool pulled;             /* in this pass: who asks for a pull does not spin, with few CPUs */
     bool few_cpus;           /* two or one: one for this node, one for a client that spins, none for a peer */
     bool peers_slept;        /* since peers_active */
     int cpu;
