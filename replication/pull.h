@@ -142,6 +142,7 @@ struct pull_result {
     uint8_t stale;         /* times that it was asked again for STALE */
     uint16_t member;       /* whose bytes; PULL_MEMBER_NONE */
     uint16_t requests;     /* ASK, LEASE, RENEW and STATE that it took part in */
+    uint32_t unasked;      /* BERTH_EUNSURE: a member that could not be asked, + 1; 0: which one is not known */
     uint64_t lease;        /* under whose permission: the owner's lease id */
     uint64_t size;         /* of the object */
     uint64_t moved;        /* bytes that came into its destination, useless ones included */
@@ -149,6 +150,7 @@ struct pull_result {
     const char *transport; /* its name, as EV_PULL_UP gave it; NULL */
     struct object_version version;
     uint64_t checksum, lineage;
+    uint32_t segment_log2; /* of its segments' bytes; 0: none */
     int64_t phase_ns[PULL_PHASES];
 };
 

@@ -105,6 +105,7 @@ static void record_source(struct puller *p, struct fetch *f)
     f->record.version = t->version;
     f->record.checksum = t->checksum;
     f->record.lineage = t->lineage;
+    f->record.segment_log2 = t->segment_log2;
 }
 
 static int place_ranges(struct puller *p, struct fetch *f)
@@ -437,6 +438,7 @@ void fetch_fault(struct puller *p, struct fetch *f, int worst)
     p->counter[PULL_NEXT_SOURCE]++;
     fetch_fault_at(p, f, worst == BERTH_ECORRUPT ? FAULT_CORRUPT : FAULT_LOST);
     f->source_lost = f->source_lost || worst != BERTH_ECORRUPT;
+    f->record.unasked = f->lease->member + 1u;
     f->rereads = 0;
     bit_set(f->avoid, f->lease->member);
     fetch_stop(p, f, AFTER_RETRY, 0);

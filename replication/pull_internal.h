@@ -100,7 +100,8 @@ struct seek {
     uint64_t prefix; /* serial of the request whose run it belongs to; 0: none */
     bool shared, fresh, narrowed, parked, held;
     bool home_lost, source_lost, refused, busy;
-    bool unsure; /* a home that found it does not know what all members have */
+    uint32_t unasked; /* one of those lost, + 1; 0: none */
+    bool unsure;      /* a home that found it does not know what all members have */
 };
 
 enum fetch_state {

@@ -120,17 +120,29 @@ void seek_leave(struct puller *p, struct fetch *f)
     }
 }
 
+/* An owner says more than a home, the first more than those that are asked because of it. */
+static void not_asked(struct seek *s, uint16_t member, bool source)
+{
+    if (!s->unasked || (source && !s->source_lost)) {
+        s->unasked = member + 1u;
+    }
+    s->source_lost = s->source_lost || source;
+    s->home_lost = s->home_lost || !source;
+}
+
 /* Ends the search: every fetch that waited has the lease, or the status. */
 static void conclude(struct puller *p, struct seek *s, struct reader_lease *l, int status)
 {
     struct list fetches;
     bool lost = s->source_lost;
+    uint32_t unasked = s->unasked;
     list_init(&fetches);
     while (!list_empty(&s->fetches)) {
         struct fetch *f = CONTAINER(s->fetches.next, struct fetch, in_seek);
         list_remove(&f->in_seek);
         f->seek = NULL;
         f->source_lost = f->source_lost || (lost && !l);
+        f->record.unasked = unasked ? unasked : f->record.unasked;
         list_push(&fetches, &f->in_seek);
     }
     seek_free(p, s);
@@ -177,7 +189,7 @@ static uint32_t best_location(struct puller *p, struct seek *s)
             continue;
         }
         if (!p->members[l->member].up) {
-            s->source_lost = true;
+            not_asked(s, l->member, true);
             bit_set(s->tried, l->member);
             continue;
         }
@@ -229,7 +241,7 @@ static bool ask_home(struct puller *p, struct seek *s)
             list_push(&p->asks, &s->pending);
             return true;
         }
-        s->home_lost = true;
+        not_asked(s, home, false);
     }
     return false;
 }
@@ -242,7 +254,7 @@ static bool ask_missing(struct puller *p, struct seek *s)
     for (uint16_t i = 0; i < p->config.n_members; i++) {
         if (bit_get(s->missing, i) && !bit_get(s->tried, i)) {
             if (!p->members[i].up) {
-                s->source_lost = true; /* UNSURE at once */
+                not_asked(s, i, true); /* UNSURE at once */
                 return false;
             }
             ask_source(p, s, i);
@@ -395,10 +407,8 @@ void seek_granted(struct puller *p, struct seek *s, const struct pull_grant *g, 
 void seek_lost(struct puller *p, struct seek *s, enum pull_command_kind kind)
 {
     s->rpc = NULL;
-    if (kind == CMD_PULL_ASK) {
-        s->home_lost = true;
-    } else {
-        s->source_lost = true;
+    not_asked(s, s->member, kind != CMD_PULL_ASK);
+    if (kind != CMD_PULL_ASK) {
         source_fault(p, s->member, FAULT_LOST);
         p->counter[PULL_NEXT_SOURCE]++;
     }

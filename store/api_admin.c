@@ -1,5 +1,6 @@
 /* api_admin.c: namespace, stat, list, remove, hold, drop, query, revoke, and small helpers. */
 #include "store/build.h"
+#include "store/pull.h"
 #include "store/remote.h"
 
 #include <errno.h>
@@ -81,6 +82,20 @@ int berth_namespace(struct berth *b, const char *name, uint32_t *ns)
 
 /* ---- one key ---- */
 
+struct stat_said {
+    struct berth_stat *stat;
+    char unasked[64];
+};
+
+static int take_stat(struct berth *b, void *arg, int status, const struct msg_reply *r, uint32_t bytes)
+{
+    struct stat_said *said = arg;
+    if (status == BERTH_EUNSURE) {
+        pull_unasked(r, bytes, 0, said->unasked);
+    }
+    return build_take_stat(b, said->stat, status, r, bytes);
+}
+
 int berth_stat(struct berth *b, struct berth_key key, struct berth_stat *st)
 {
     int rc = client_check_key_any(b, &key);
@@ -90,7 +105,15 @@ int berth_stat(struct berth *b, struct berth_key key, struct berth_stat *st)
     if (!st) {
         return berth_fail(-EINVAL, "no place for the result was given");
     }
-    return run(b, build_key(MSG_STAT, &key, NULL), build_take_stat, st);
+    struct call_result r;
+    struct stat_said said = {.stat = st};
+    struct call *c = build_key(MSG_STAT, &key, NULL);
+    if (!c) {
+        return berth_fail_plain(-ENOMEM);
+    }
+    rc = call_run(b, c, &r, take_stat, &said);
+    berth_unasked(said.unasked);
+    return rc < 0 ? client_fail_reply(b, &r) : rc;
 }
 
 int berth_remove(struct berth *b, struct berth_key key, const struct berth_version *expected)

@@ -147,6 +147,17 @@ int pull_outcome(int status, const struct msg_reply *r, uint32_t bytes, uint32_t
     return 0;
 }
 
+void pull_unasked(const struct msg_reply *r, uint32_t bytes, uint32_t n, char out[64])
+{
+    uint32_t plain = (uint32_t)sizeof *r + n * msg_pulled_bytes(0), more = sizeof(struct msg_unasked);
+    uint32_t recorded = (uint32_t)sizeof *r + n * msg_pulled_bytes(MSG_PULL_RECORD);
+    out[0] = '\0';
+    if (r && (bytes == plain + more || bytes == recorded + more)) {
+        memcpy(out, (const uint8_t *)r + bytes - more, 63);
+        out[63] = '\0';
+    }
+}
+
 _Static_assert(BERTH_PHASES == MSG_PULL_PHASES, "phases are passed on in their order");
 
 static void fill_record(const struct msg_pulled *p, const struct msg_pull_record *m, struct berth_record *out)
@@ -181,12 +192,14 @@ void pull_record_local(struct berth_record *out)
 struct outcome {
     struct msg_pulled *pulled;
     uint32_t n;
+    char unasked[64];
 };
 
 static int take_outcome(struct berth *b, void *arg, int status, const struct msg_reply *r, uint32_t bytes)
 {
-    const struct outcome *o = arg;
+    struct outcome *o = arg;
     (void)b;
+    pull_unasked(r, bytes, o->n, o->unasked);
     return pull_outcome(status, r, bytes, o->n, o->pulled);
 }
 
@@ -194,7 +207,9 @@ int pull_run(struct berth *b, struct call *c, uint32_t n, struct msg_pulled *pul
 {
     struct call_result r;
     struct outcome o = {.pulled = pulled, .n = n};
-    return c ? call_run(b, c, &r, take_outcome, &o) : -ENOMEM;
+    int rc = c ? call_run(b, c, &r, take_outcome, &o) : -ENOMEM;
+    berth_unasked(o.unasked);
+    return rc;
 }
 
 int pull_keys(struct berth *b, const struct berth_key *keys, const uint32_t *index, uint32_t n, unsigned flags,

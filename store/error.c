@@ -19,13 +19,23 @@ static const struct {
 
 /* A sentence that is empty stands for berth_error_text's. */
 static __thread struct berth_error_info last;
+static __thread char unasked[64];
 
 int berth_fail_plain(int code)
 {
     last.code = code;
     last.sentence[0] = '\0';
     memset(last.figure, 0, sizeof last.figure);
+    if (code == BERTH_EUNSURE && unasked[0]) {
+        snprintf(last.sentence, sizeof last.sentence,
+                 "member '%s', which may have it, can't be reached: whether it exists is not known", unasked);
+    }
     return code;
+}
+
+void berth_unasked(const char *name)
+{
+    snprintf(unasked, sizeof unasked, "%s", name);
 }
 
 int berth_fail(int code, const char *format, ...)

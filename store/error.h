@@ -10,6 +10,10 @@ int berth_fail(int code, const char *format, ...) __attribute__((format(printf, 
 /* Records an error whose sentence is berth_error_text's: cheap enough for a miss. */
 int berth_fail_plain(int code);
 
+/* Whom the thread's last look at peers could not ask, as far as it is known: berth_fail_plain(BERTH_EUNSURE) names it.
+ * "": nobody. */
+void berth_unasked(const char *name);
+
 /* Adds figures to the error just recorded. */
 void berth_fail_figures(const uint64_t figure[4]);
 

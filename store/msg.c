@@ -309,7 +309,8 @@ uint32_t msg_reply_max(const struct msg_head *m)
     case MSG_WAIT:
         return fixed + ((const struct msg_wait *)m)->count;
     case MSG_PULL:
-        return fixed + ((const struct msg_pull *)m)->count * msg_pulled_bytes(((const struct msg_pull *)m)->flags);
+        return fixed + ((const struct msg_pull *)m)->count * msg_pulled_bytes(((const struct msg_pull *)m)->flags) +
+               (uint32_t)sizeof(struct msg_unasked);
     case MSG_STAT:
         return fixed + (uint32_t)sizeof(struct msg_stat) + KEY_MAX +
                HOLDS_MAX * ((uint32_t)sizeof(struct msg_stat_hold) + LABEL_MAX + 1);

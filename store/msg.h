@@ -345,8 +345,15 @@ struct msg_pull_record {               /* PULL with RECORD: msg_pull_record[coun
     int64_t phase_ns[MSG_PULL_PHASES]; /* in the order of enum berth_phase */
 };
 _Static_assert(sizeof(struct msg_pull_record) == 184, "pull record");
-_Static_assert(sizeof(struct msg_reply) +
-                       MSG_PULL_KEYS * (sizeof(struct msg_pulled) + sizeof(struct msg_pull_record)) <=
+
+/* The end of the reply to a PULL or STAT where a key has BERTH_EUNSURE and it is known of whom. The message is so much
+ * longer than it would be without, which no other length is. */
+struct msg_unasked {
+    char name[64]; /* of a member that could not be asked, padded with 0 */
+};
+
+_Static_assert(sizeof(struct msg_reply) + MSG_PULL_KEYS * (sizeof(struct msg_pulled) + sizeof(struct msg_pull_record)) +
+                       sizeof(struct msg_unasked) <=
                    65536,
                "the largest reply to a PULL is one message");
 

@@ -43,6 +43,8 @@ static inline bool pull_direct(const struct berth *b)
 
 /* What the reply to a PULL of n keys says of each, in out[n]. 0 or a negative error for all of them. */
 int pull_outcome(int status, const struct msg_reply *r, uint32_t bytes, uint32_t n, struct msg_pulled *out);
+/* The name at the end of a reply to n keys, where it has one; else "". */
+void pull_unasked(const struct msg_reply *r, uint32_t bytes, uint32_t n, char out[64]);
 /* The records of a reply that pull_outcome took, in out[n]; those of a node that sends none stay empty but for what
  * msg_pulled has. */
 void pull_records(const struct msg_reply *r, uint32_t bytes, uint32_t n, struct berth_record *out);

@@ -194,6 +194,7 @@ int cli_exit_code(int error)
     case BERTH_EDIED:
         return CLI_NOT_FOUND;
     case BERTH_ENODE:
+    case BERTH_EUNSURE:
     case BERTH_EUNKNOWN:
     case BERTH_ERESTART:
     case BERTH_EFORMAT:
@@ -210,13 +211,18 @@ int cli_exit_code(int error)
     case BERTH_EHASH:
     case BERTH_EGROUP:
     case BERTH_EBUSY_RING:
+    case BERTH_ENOTNOW:
     case -E2BIG:
+    case -ENOSPC:
+    case -EUSERS:
+    case -EEXIST:
     case -EACCES:
     case -EPERM:
     case -EBUSY:
     case -EAGAIN:
         return CLI_REFUSED;
     case -ETIMEDOUT:
+    case BERTH_EUNPUBLISHED:
         return CLI_TIMED_OUT;
     case -EINVAL:
     case -ERANGE:

@@ -85,7 +85,7 @@ void jobs_close(struct taking *q)
 static struct msg_reply *reply_new(struct server *s, const struct msg_head *request, uint32_t flags, uint32_t count)
 {
     size_t bytes = sizeof(struct msg_reply) + count * msg_pulled_bytes(flags);
-    struct msg_reply *r = pull_memory(bytes);
+    struct msg_reply *r = pull_memory(bytes + sizeof(struct msg_unasked));
     r->head = (struct msg_head){.bytes = (uint32_t)bytes, .op = request->op, .id = request->id};
     r->head.stamp = (uint64_t)server_clock(s);
     r->count = count;
@@ -117,22 +117,50 @@ static void show_record(const struct taking *q, const struct pull_result *from, 
         to->phase_ns[i] = from->phase_ns[i];
 }
 
+/* Behind what r has: of whom it is not known what it has, as the first of the n results has it that says so. r has room
+ * for it. */
+static void add_unasked(const struct taking *q, const struct pull_result *results, uint32_t n, struct msg_reply *r)
+{
+    struct msg_unasked m = {{0}};
+    for (uint32_t i = 0; i < n && !*m.name; i++) {
+        uint32_t number = results[i].status == BERTH_EUNSURE ? results[i].unasked - 1 : UINT32_MAX;
+        if (number < q->peers->n_members)
+            snprintf(m.name, sizeof m.name, "%s", q->peers->members[number].name);
+    }
+    if (*m.name) {
+        memcpy((uint8_t *)r + r->head.bytes, &m, sizeof m);
+        r->head.bytes += (uint32_t)sizeof m;
+    }
+}
+
+static void refuse_stat(const struct taking *q, struct session *to, const struct job *j, const struct pull_result *from)
+{
+    struct {
+        struct msg_reply reply;
+        struct msg_unasked unasked;
+    } m = {.reply = {.head = {.bytes = sizeof m.reply, .op = j->head.op, .id = j->head.id}, .status = from->status}};
+    m.reply.head.stamp = (uint64_t)server_clock(to->server);
+    add_unasked(q, from, 1, &m.reply);
+    session_reply(to, &m.reply);
+}
+
 /* A client's STAT is a pull of nothing. What only the owner's index has stays 0. */
-static void answer_stat(struct session *to, const struct job *j, const struct pull_result *from)
+static void answer_stat(const struct taking *q, struct session *to, const struct job *j, const struct pull_result *from)
 {
     size_t padded = (j->key_size + 7u) & ~7u, bytes = sizeof(struct msg_reply) + sizeof(struct msg_stat) + padded;
-    struct msg_reply *r = from->status < 0 ? NULL : pull_memory(bytes);
     struct msg_stat stat = {.counter = from->version.counter,
                             .region = from->version.region,
                             .checksum = from->checksum,
                             .lineage = from->lineage,
                             .size = (uint32_t)from->size,
                             .ns = j->ns,
-                            .key_size = (uint16_t)j->key_size};
-    if (!r) {
-        session_answer(to, &j->head, from->status, 0);
+                            .key_size = (uint16_t)j->key_size,
+                            .segment = from->segment_log2};
+    if (from->status < 0) {
+        refuse_stat(q, to, j, from);
         return;
     }
+    struct msg_reply *r = pull_memory(bytes);
     r->head = (struct msg_head){.bytes = (uint32_t)bytes, .op = j->head.op, .id = j->head.id};
     r->head.stamp = (uint64_t)server_clock(to->server);
     memcpy(r + 1, &stat, sizeof stat);
@@ -164,7 +192,7 @@ void job_done(struct taking *q, const struct pull_command *c)
     if (to && j->head.op == MSG_STAT) {
         struct pull_result result = c->results[0];
         result.status = status_of(q->peers, result.status);
-        answer_stat(to, j, &result);
+        answer_stat(q, to, j, &result);
     } else if (to) {
         struct msg_reply *r = reply_new(s, &j->head, j->head.flags, c->n);
         struct msg_pulled *pulled = (struct msg_pulled *)(r + 1);
@@ -177,6 +205,7 @@ void job_done(struct taking *q, const struct pull_command *c)
             r->status += !prefix && c->results[i].status >= 0;
         }
         r->status += prefix ? (int32_t)c->run : 0;
+        add_unasked(q, c->results, c->n, r);
         session_reply(to, r);
         free(r);
         if (j->has_cancel)

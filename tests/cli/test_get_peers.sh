@@ -18,4 +18,16 @@ run 0 berth get big -p --range 1000:10 -o "$scratch/got"
 check "a range of it" cmp -s <(tail -c +1001 "$scratch/in" | head -c 10) "$scratch/got"
 run 3 berth get absent --peers --json -o "$scratch/none"
 failed_as 3 ENOENT
+
+# Whether it exists only the other one could say: it is named, to clients without a node too.
+stop_berthd
+run 4 berth get absent --peers --json -o "$scratch/none"
+failed_as 4 BERTH_EUNSURE
+err_has "member 'a'"
+for command in "get absent -o $scratch/none" "get absent --range 0:1 -o $scratch/none" "stat absent" "exists absent"; do
+    # shellcheck disable=SC2086
+    run 4 berth -n "tcp://127.0.0.1:$port_b" --json $command
+    failed_as 4 BERTH_EUNSURE
+    err_has "member 'a'"
+done
 finish

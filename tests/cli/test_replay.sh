@@ -137,4 +137,10 @@ wait "$replay" 2>/dev/null
 timeout 60 tail --pid="$keeper" -f /dev/null
 check "the keeper has ended" test $? -eq 0
 check "the region is gone" test ! -e "$(dirname "$region")"
+# No room for the node: refused, whoever starts it.
+for how in "" --embedded "--nodes 2"; do
+    # shellcheck disable=SC2086
+    run 5 berth replay --capacity-blocks 60000000 --block-size 64KiB --requests 10 $how --json
+    failed_as 5 ENOSPC
+done
 finish

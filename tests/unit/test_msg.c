@@ -419,11 +419,13 @@ static void pulls_have_bounds(void **state)
     } while (0)
     make_pull();
     assert_int_equal(check(), 0);
-    assert_int_equal(msg_reply_max(head), sizeof(struct msg_reply) + 2 * sizeof(struct msg_pulled));
+    assert_int_equal(msg_reply_max(head),
+                     sizeof(struct msg_reply) + 2 * sizeof(struct msg_pulled) + sizeof(struct msg_unasked));
     AS(struct msg_pull)->flags |= MSG_PULL_RECORD;
     assert_int_equal(check(), 0);
-    assert_int_equal(msg_reply_max(head),
-                     sizeof(struct msg_reply) + 2 * (sizeof(struct msg_pulled) + sizeof(struct msg_pull_record)));
+    assert_int_equal(msg_reply_max(head), sizeof(struct msg_reply) +
+                                              2 * (sizeof(struct msg_pulled) + sizeof(struct msg_pull_record)) +
+                                              sizeof(struct msg_unasked));
     REFUSED(m->count = 0);
     REFUSED(m->count = 1);
     REFUSED(m->count = 3);

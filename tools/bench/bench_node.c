@@ -17,6 +17,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#define BERTHD_USAGE 2 /* its exit codes */
+#define BERTHD_REFUSED 5
 #define PAGE UINT64_C(4096)
 #define MIB (UINT64_C(1) << 20)
 #define SLAB_MAX (64 * MIB)
@@ -333,7 +335,7 @@ int bench_node_start(struct bench_node *n, const struct bench_node_config *confi
 {
     int error;
 
-    *n = (struct bench_node){.stop = -1, .report = -1, .dir = "/dev/shm/berth-run-XXXXXX"};
+    *n = (struct bench_node){.stop = -1, .report = -1, .exit = -1, .dir = "/dev/shm/berth-run-XXXXXX"};
     if (!mkdtemp(n->dir)) {
         error = -errno;
         snprintf(why, why_size, "no directory can be made on /dev/shm: %s", strerror(-error));
@@ -349,7 +351,9 @@ int bench_node_start(struct bench_node *n, const struct bench_node_config *confi
     error = connect_when_ready(n, name, b, why, why_size);
     if (error)
         bench_node_stop(n);
-    return error;
+    if (error == BERTH_ENODE && n->exit == BERTHD_REFUSED)
+        return -ENOSPC;
+    return error == BERTH_ENODE && n->exit == BERTHD_USAGE ? -EINVAL : error;
 }
 
 int bench_node_stop(struct bench_node *n)
@@ -361,5 +365,6 @@ int bench_node_stop(struct bench_node *n)
     while (waitpid(n->keeper, &status, 0) < 0)
         if (errno != EINTR)
             return -EIO;
-    return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -EIO;
+    n->exit = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    return n->exit == 0 ? 0 : -EIO;
 }

@@ -27,6 +27,7 @@ struct bench_node {
     pid_t keeper, pid; /* pid: of berthd */
     int stop;          /* closing it ends the node */
     int report;        /* says berthd's pid when it is ready; its end comes with berthd's */
+    int exit;          /* berthd's exit code, once it was stopped; -1: it was killed, or is not known */
     char dir[64];
     char url[128]; /* unix:PATH */
 };
@@ -34,7 +35,8 @@ struct bench_node {
 /* Pool bytes that an object of this size takes in a class of its own. */
 uint64_t bench_slot_bytes(uint64_t size);
 
-/* Starts a node and connects to it. 0, or a negative error with a sentence in why[]. name: shown in the node's
+/* Starts a node and connects to it. 0, or a negative error with a sentence in why[]; -ENOSPC: berthd refused to start,
+   -EINVAL: its settings are wrong. name: shown in the node's
    reports. */
 int bench_node_start(struct bench_node *n, const struct bench_node_config *config, const char *name, struct berth **b,
                      char *why, size_t why_size);
