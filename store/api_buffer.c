@@ -4,6 +4,7 @@
  * descriptor that is kept for it. `buffer_lock` is held while one is made, so that a descriptor and the message that
  * names it are not torn apart; the list itself is the handle's lock's.
  */
+#include "store/mapping.h"
 #include "store/pull.h"
 
 #include <errno.h>
@@ -203,11 +204,37 @@ static int check_descriptor(int fd, uint64_t offset, size_t size)
         return berth_fail(-EINVAL,
                           "descriptor %d is no memfd: make the memory with memfd_create, or berth_buffer_alloc", fd);
     }
+    if ((fcntl(fd, F_GETFL) & O_ACCMODE) != O_RDWR) {
+        return berth_fail(-EACCES, "descriptor %d is not open for reading and writing: the node has to write there",
+                          fd);
+    }
     if (!(seals & F_SEAL_SHRINK)) {
         return berth_fail(-EPERM, "the memfd may be cut under the node: seal it with F_SEAL_SHRINK first");
     }
     if (fstat(fd, &st) != 0 || offset > (uint64_t)st.st_size || size > (uint64_t)st.st_size - offset) {
         return berth_fail(-EINVAL, "%zu bytes from %llu on are not in the memfd", size, (unsigned long long)offset);
+    }
+    return 0;
+}
+
+/* The node writes into the file: the caller is to see it. */
+static int check_mapping(int fd, uint64_t offset, const void *data, size_t size)
+{
+    switch (mapping_of(data, size, fd, offset)) {
+    case MAPPING_NONE:
+        return berth_fail(-EINVAL, "a part of the %zu bytes is not mapped: map them from the memfd first", size);
+    case MAPPING_OTHER:
+        return berth_fail(-EINVAL,
+                          "the memory is not that of descriptor %d from byte %llu on: what pulls bring would "
+                          "not be seen there",
+                          fd, (unsigned long long)offset);
+    case MAPPING_PRIVATE:
+        return berth_fail(-EINVAL, "the memory is mapped MAP_PRIVATE: map it MAP_SHARED, or what pulls bring is not "
+                                   "seen there");
+    case MAPPING_READ_ONLY:
+        return berth_fail(-EINVAL, "the memory is not mapped readable and writable: use PROT_READ | PROT_WRITE");
+    case MAPPING_GOOD:
+        break;
     }
     return 0;
 }
@@ -283,6 +310,7 @@ int berth_buffer_register(struct berth *b, int fd, uint64_t offset, void *data, 
 {
     int rc = check_arguments(b, data, size, offset, id);
     rc = rc ? rc : check_descriptor(fd, offset, size);
+    rc = rc ? rc : check_mapping(fd, offset, data, size);
     if (rc) {
         return rc;
     }
@@ -358,6 +386,10 @@ int berth_buffer_unregister(struct berth *b, uint32_t id)
         registered_free(r);
     }
     pthread_mutex_unlock(&b->buffer_lock);
+    if (rc == -ENOENT) {
+        return berth_fail(
+            rc, "no buffer %u is registered by this handle: give the id of berth_buffer_register or _alloc", id);
+    }
     if (rc == -EBUSY) {
         return berth_fail(rc, "a pull writes into buffer %u: wait for it, or cancel it", id);
     }

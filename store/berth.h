@@ -320,8 +320,9 @@ BERTH_API long berth_get_range(struct berth *b, struct berth_key key, const stru
  * call that names it returns; after BERTH_ENODE or -ETIMEDOUT of such a call it may be written until the buffer is
  * unregistered or the handle closed. Over a restart of the node the library registers it anew. At most 64 buffers of
  * 256 GiB together for a handle.
- * Errors: -EINVAL, -EPERM (no seal), -EEXIST (it overlaps another), BERTH_EQUOTA, BERTH_EREADONLY, -EMFILE, -ENOMEM,
- * BERTH_ENODE, BERTH_EFORKED. */
+ * Errors: -EINVAL (also where data is not mapped so, of another file or from another offset on), -EACCES (fd is not
+ * open for reading and writing), -EPERM (no seal), -EEXIST (it overlaps another), BERTH_EQUOTA, BERTH_EREADONLY,
+ * -EMFILE, -ENOMEM, BERTH_ENODE, BERTH_EFORKED. */
 BERTH_API int berth_buffer_register(struct berth *b, int fd, uint64_t offset, void *data, size_t size, uint32_t *id);
 
 /* Makes size bytes of such memory, zeroed, mapped at *data, and registers them under *id. unregister unmaps them.

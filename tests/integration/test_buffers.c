@@ -151,6 +151,65 @@ static void refused(void **state)
     assert_int_equal(berth_buffer_alloc(CLIENT, 4096, &map, &ids[3]), 0);
 }
 
+static void says(int rc, int fd, void *data, size_t size, const char *word)
+{
+    uint32_t id = 77;
+    struct berth_error_info e;
+    assert_int_equal(berth_buffer_register(CLIENT, fd, 4096, data, size, &id), rc);
+    assert_int_equal(id, 77);
+    assert_int_equal(berth_error(CLIENT, &e), rc);
+    if (!strstr(e.sentence, word)) {
+        fail_msg("'%s' has no '%s'", e.sentence, word);
+    }
+}
+
+/* What the node writes into the file has to be what the process sees. */
+static void mapped_as_it_is_said(void **state)
+{
+    void *map, *others;
+    uint32_t id;
+    struct berth_error_info e;
+    char path[64];
+    (void)state;
+    nodes_open_daemon(2);
+    int fd = memory(32768, F_SEAL_SHRINK, 0, &map), other = memory(32768, F_SEAL_SHRINK, 0, &others);
+    uint8_t *at = (uint8_t *)map + 4096;
+    memset(map, 5, 32768);
+    says(-EINVAL, fd, (uint8_t *)others + 4096, 8192, "not that of descriptor");
+    says(-EINVAL, other, at, 8192, "not that of descriptor");
+    says(-EINVAL, fd, at + 4096, 8192, "not that of descriptor"); /* from another offset on */
+    says(-EINVAL, fd, map, 8192, "not that of descriptor");
+    void *priv = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 4096);
+    assert_ptr_not_equal(priv, MAP_FAILED);
+    says(-EINVAL, fd, priv, 8192, "MAP_PRIVATE");
+    munmap(priv, 8192);
+    says(-EINVAL, fd, priv, 8192, "not mapped");
+    /* Pages in the middle, each in another way. */
+    assert_int_equal(mprotect(at + 4096, 4096, PROT_READ), 0);
+    says(-EINVAL, fd, at, 16384, "PROT_WRITE");
+    assert_int_equal(mprotect(at + 4096, 4096, PROT_READ | PROT_WRITE), 0);
+    assert_ptr_equal(mmap(at + 4096, 4096, PROT_READ | PROT_WRITE, MAP_FIXED | MAP_SHARED, other, 8192), at + 4096);
+    says(-EINVAL, fd, at, 16384, "not that of descriptor");
+    munmap(at + 4096, 4096);
+    says(-EINVAL, fd, at, 16384, "not mapped");
+    assert_ptr_equal(mmap(at + 4096, 4096, PROT_READ | PROT_WRITE, MAP_FIXED | MAP_SHARED, fd, 8192), at + 4096);
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    int reader = open(path, O_RDONLY | O_CLOEXEC);
+    assert_true(reader >= 0);
+    says(-EACCES, reader, at, 8192, "not open for reading and writing");
+    close(reader);
+    assert_int_equal(berth_buffer_register(CLIENT, fd, 4096, at, 16384 + 1, &id), 0); /* of two mappings */
+    assert_int_equal(at[16384], 5);                                                   /* nothing was touched */
+    assert_int_equal(berth_buffer_unregister(CLIENT, id + 1), -ENOENT);
+    berth_error(CLIENT, &e);
+    assert_non_null(strstr(e.sentence, "no buffer"));
+    assert_int_equal(berth_buffer_unregister(CLIENT, id), 0);
+    munmap(map, 32768);
+    munmap(others, 32768);
+    close(fd);
+    close(other);
+}
+
 /* ---- messages that the library would not send ---- */
 
 static int send_memory(struct berth *b, int fd, uint64_t cookie)
@@ -442,17 +501,12 @@ int main(void)
 {
 #define CASE(name) cmocka_unit_test_teardown(name, nodes_close)
     const struct CMUnitTest tests[] = {
-        CASE(without_peers),
-        CASE(straight_into_it),
-        CASE(the_callers_own),
-        CASE(refused),
-        CASE(hostile),
-        CASE(over_a_restart),
-        CASE(unregister_in_flight),
-        CASE(killed_in_flight),
-        CASE(puts_wait_for_homes),
-        CASE(published_in_a_queue),
-        CASE(a_home_is_silent),
+        CASE(without_peers),        CASE(straight_into_it),
+        CASE(the_callers_own),      CASE(refused),
+        CASE(mapped_as_it_is_said), CASE(hostile),
+        CASE(over_a_restart),       CASE(unregister_in_flight),
+        CASE(killed_in_flight),     CASE(puts_wait_for_homes),
+        CASE(published_in_a_queue), CASE(a_home_is_silent),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
