@@ -117,6 +117,11 @@ int settings_set(struct settings *s, const char *name, const char *value, enum s
         return found;
     }
     unsigned i = (unsigned)found;
+    bool list = i == SET_CLASS || i == SET_PEERS;
+    if (origin == ORIGIN_URL && s->source[i].origin == ORIGIN_URL && !list) {
+        snprintf(why, why_size, "'%s' stands twice in the URL: leave one of them out", name);
+        return -EINVAL;
+    }
     struct settings *copy = malloc(sizeof *copy);
     if (copy == NULL) {
         snprintf(why, why_size, "no memory to read '%s'", name);
@@ -128,7 +133,9 @@ int settings_set(struct settings *s, const char *name, const char *value, enum s
     if (i == SET_PEERS && !adds(s, i, origin))
         copy->n_peers = 0;
     int e = value_parse(copy, i, value);
-    if (e != 0) {
+    if (e != 0 && *copy->peers_wrong) {
+        snprintf(why, why_size, "'%s': %s", name, copy->peers_wrong);
+    } else if (e != 0) {
         char shown[100];
         escape_bytes(shown, sizeof shown, value, strlen(value));
         snprintf(why, why_size, "'%s' is '%s': %s", name, shown, value_units(i, e));

@@ -58,6 +58,7 @@ struct settings {
     char cluster[SETTINGS_NODE_NAME]; /* nodes of another one are refused; default berth */
     char listen[SETTINGS_ADDRESS]; /* off | tcp://HOST:PORT, port 0: a free one. Default: its own entry's, else off */
     uint32_t peer_trust;           /* enum peer_trust; default host */
+    char peers_wrong[280];         /* in settings_set's copy, after it refused a value of `peers`: why */
     struct settings_peer peers[SETTINGS_PEERS]; /* with this node's own entry; after settings_finish sorted by name */
     uint32_t n_peers;
     uint32_t homes;       /* of a key, 1 .. 3; default 2, and at most the members */

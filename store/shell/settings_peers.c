@@ -3,16 +3,20 @@
 #include "store/shell/log.h"
 #include "store/shell/settings_value.h"
 
+#include <arpa/inet.h>
 #include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #define SCHEME "tcp://"
 #define NAME_LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
 #define VERIFY_MAX 1000000000u
+
+_Static_assert(SETTINGS_PEERS == 128 && SETTINGS_WEIGHT_MAX == 65535, "sentences say so");
 
 /* ---- one value ---- */
 
@@ -76,8 +80,30 @@ int parse_listen(const char *text, char *out, size_t size)
     return e;
 }
 
+/* Keeps what is wrong with one of the list, whose name is one by now; foreign: what was written. */
+static int wrong(struct settings *s, const char *name, const char *format, const char *foreign)
+{
+    char shown[100], what[200];
+    escape_bytes(shown, sizeof shown, foreign, strlen(foreign));
+    snprintf(what, sizeof what, format, shown);
+    snprintf(s->peers_wrong, sizeof s->peers_wrong, "peer '%s' %s", name, what);
+    return -ERANGE;
+}
+
+static int parse_peer_address(struct settings *s, struct settings_peer *peer, const char *address)
+{
+    int e = check_address(address, false);
+    if (e == -ERANGE)
+        return wrong(s, peer->name,
+                     "has the address '%s', which no other host can connect to: write one of that node's own", address);
+    if (e != 0)
+        return wrong(s, peer->name, "has the address '%s': write tcp://HOST:PORT, with a port of 1 to 65535", address);
+    snprintf(peer->address, sizeof peer->address, "%s", address);
+    return 0;
+}
+
 /* NAME, NAME=tcp://HOST:PORT, with *WEIGHT behind the address. The text is cut. */
-static int parse_peer(struct settings_peer *peer, char *text)
+static int parse_peer(struct settings *s, struct settings_peer *peer, char *text)
 {
     char *address = strchr(text, '='), *weight = strrchr(text, '*');
     *peer = (struct settings_peer){.weight = 1};
@@ -87,24 +113,22 @@ static int parse_peer(struct settings_peer *peer, char *text)
         *address++ = '\0';
     int e = parse_node_name(text, peer->name, sizeof peer->name);
     if (e == 0 && address)
-        e = check_address(address, false) != 0 ? -EINVAL : 0;
-    if (e == 0 && address)
-        snprintf(peer->address, sizeof peer->address, "%s", address);
-    if (e == 0 && weight)
-        e = number(weight, SETTINGS_WEIGHT_MAX, &peer->weight);
-    return e == 0 && peer->weight == 0 ? -ERANGE : e;
+        e = parse_peer_address(s, peer, address);
+    if (e == 0 && weight && (number(weight, SETTINGS_WEIGHT_MAX, &peer->weight) != 0 || peer->weight == 0))
+        e = wrong(s, peer->name, "has the weight '%s': it is a number of 1 to 65535", weight);
+    return e;
 }
 
 static int add_peer(struct settings *s, char *text)
 {
     struct settings_peer peer;
-    int e = parse_peer(&peer, text);
+    int e = parse_peer(s, &peer, text);
     for (uint32_t i = 0; e == 0 && i < s->n_peers; i++) {
         if (strcmp(s->peers[i].name, peer.name) == 0)
-            e = -ERANGE;
+            e = wrong(s, peer.name, "stands in the list twice: each node has a name of its own%s", "");
     }
     if (e == 0 && s->n_peers == SETTINGS_PEERS)
-        e = -ERANGE;
+        e = wrong(s, peer.name, "is one too many: a list has 128 members at most%s", "");
     if (e == 0)
         s->peers[s->n_peers++] = peer;
     return e;
@@ -183,6 +207,38 @@ static int check_trust(const struct settings *s, const char *what, const char *a
     return -EINVAL;
 }
 
+/* One place by two names: as far as their texts tell, nobody is asked who a name is. */
+static bool same_place(const char *a, const char *b)
+{
+    struct address_text x, y;
+    struct in6_addr p, q;
+    if (address_split(a, &x) < 0 || address_split(b, &y) < 0 || x.port != y.port || x.port <= 0)
+        return false;
+    if (inet_pton(AF_INET6, x.host, &p) == 1 && inet_pton(AF_INET6, y.host, &q) == 1)
+        return memcmp(&p, &q, sizeof p) == 0;
+    return strcasecmp(x.host, y.host) == 0;
+}
+
+/* Where one of the list is; this node's entry may leave it to `listen`. "off": not known. */
+static const char *place_of(const struct settings *s, uint32_t i)
+{
+    return *s->peers[i].address ? s->peers[i].address : s->listen;
+}
+
+static int check_places(const struct settings *s, char *why, size_t size)
+{
+    for (uint32_t i = 0; i < s->n_peers; i++) {
+        for (uint32_t k = 0; k < i; k++) {
+            if (!same_place(place_of(s, i), place_of(s, k)))
+                continue;
+            snprintf(why, size, "peers '%s' and '%s' have one address, %s: each node has its own", s->peers[k].name,
+                     s->peers[i].name, place_of(s, i));
+            return -EINVAL;
+        }
+    }
+    return 0;
+}
+
 static int check_members(const struct settings *s, char *why, size_t size)
 {
     char what[SETTINGS_NODE_NAME + 16];
@@ -198,7 +254,7 @@ static int check_members(const struct settings *s, char *why, size_t size)
             return -EINVAL;
         }
     }
-    return 0;
+    return check_places(s, why, size);
 }
 
 int finish_peers(struct settings *s, char *why, size_t size)

@@ -58,6 +58,13 @@ run 5 berth -n "$address?cluster=another" get hello --json -o "$scratch/none"
 failed_as 5 EACCES
 run 2 berth -n "$address?pool=1GiB" get hello
 err_has "no setting"
+for twice in cluster=berth verify=always peer-trust=host; do
+    run 2 berth -n "$address?$twice&$twice" get hello --json -o "$scratch/none"
+    failed_as 2 EINVAL
+    err_has "twice"
+done
+run 2 berth -n "embedded:?pool=16MiB&lock=off&pool=16MiB" ls
+err_has "'pool' stands twice"
 run 4 berth -n tcp://127.0.0.1:1 get hello --json -o "$scratch/none"
 failed_as 4 BERTH_ENODE
 run 5 berth -n tcp://192.0.2.1:7400 get hello

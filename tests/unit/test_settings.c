@@ -381,6 +381,47 @@ static void peers_are_a_list(void **unused)
     }
 }
 
+static void refused_as(const char *peers, const char *listen, const char *sentence)
+{
+    if (finish_with("a", peers, listen) == 0 || !strstr(why, sentence))
+        fail_msg("'%s' says '%s'", peers, why);
+}
+
+static void peers_are_refused_by_name(void **unused)
+{
+    char many[8192] = "a";
+    (void)unused;
+    refused_as("a,b=tcp://0.0.0.0:1", "off", "peer 'b' has the address 'tcp://0.0.0.0:1', which no other host");
+    refused_as("a,b=tcp://[::]:1", "off", "which no other host");
+    refused_as("a,b=tcp://x", "off", "peer 'b' has the address 'tcp://x': write tcp://HOST:PORT");
+    refused_as("a,b=tcp://x\n:1", "off", "peer 'b' has the address 'tcp://x\\x0a:1'");
+    refused_as("a,b=tcp://127.0.0.1:1*0", "off", "peer 'b' has the weight '0'");
+    refused_as("a,b=tcp://127.0.0.1:1*65536", "off", "peer 'b' has the weight '65536'");
+    refused_as("a,b=tcp://127.0.0.1:1*", "off", "peer 'b' has the weight ''");
+    refused_as("a,b=tcp://127.0.0.1:1,a=tcp://127.0.0.1:2", "off", "peer 'a' stands in the list twice");
+    refused_as("a=tcp://127.0.0.1:1,b=tcp://127.0.0.1:1", NULL,
+               "peers 'a' and 'b' have one address, tcp://127.0.0.1:1");
+    refused_as("a=tcp://localhost:1,b=tcp://LOCALHOST:1", NULL, "have one address");
+    refused_as("a=tcp://[::1]:1,b=tcp://[0:0::1]:1", NULL, "have one address");
+    refused_as("b=tcp://127.0.0.1:1,a", "tcp://127.0.0.1:1", "peers 'a' and 'b' have one address");
+    assert_int_equal(finish_with("a", "a=tcp://127.0.0.1:1,b=tcp://127.0.0.1:2,c=tcp://[::1]:1", NULL), 0);
+    for (unsigned i = 1; i <= SETTINGS_PEERS; i++)
+        snprintf(many + strlen(many), 32, ",n%u=tcp://127.0.0.1:%u", i, i);
+    refused_as(many, "off", "peer 'n128' is one too many");
+}
+
+static void twice_in_a_url(void **unused)
+{
+    (void)unused;
+    settings_init(&s);
+    assert_int_equal(settings_set(&s, "pool", "16MiB", ORIGIN_URL, "u", why, sizeof why), 0);
+    assert_int_equal(settings_set(&s, "pool", "16MiB", ORIGIN_URL, "u", why, sizeof why), -EINVAL);
+    assert_non_null(strstr(why, "'pool' stands twice"));
+    assert_int_equal(settings_set(&s, "class", "20KiB", ORIGIN_URL, "u", why, sizeof why), 0);
+    assert_int_equal(settings_set(&s, "class", "40KiB", ORIGIN_URL, "u", why, sizeof why), 0);
+    assert_int_equal(s.n_classes, 2);
+}
+
 static void peers_in_a_file(void **unused)
 {
     (void)unused;
@@ -417,12 +458,20 @@ static void peers_in_a_file(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a12_size_units),     cmocka_unit_test(later_origins_win),
-        cmocka_unit_test(classes_are_a_list), cmocka_unit_test(bad_values),
-        cmocka_unit_test(good_values),        cmocka_unit_test(finish_resolves),
-        cmocka_unit_test(shown_reads_back),   cmocka_unit_test(defaults_are_as_documented),
-        cmocka_unit_test(peers_are_a_list),   cmocka_unit_test(peers_in_a_file),
-        cmocka_unit_test(namespaces),         cmocka_unit_test(shares_are_shown_as_said),
+        cmocka_unit_test(a12_size_units),
+        cmocka_unit_test(later_origins_win),
+        cmocka_unit_test(classes_are_a_list),
+        cmocka_unit_test(bad_values),
+        cmocka_unit_test(good_values),
+        cmocka_unit_test(finish_resolves),
+        cmocka_unit_test(shown_reads_back),
+        cmocka_unit_test(defaults_are_as_documented),
+        cmocka_unit_test(peers_are_a_list),
+        cmocka_unit_test(peers_in_a_file),
+        cmocka_unit_test(peers_are_refused_by_name),
+        cmocka_unit_test(twice_in_a_url),
+        cmocka_unit_test(namespaces),
+        cmocka_unit_test(shares_are_shown_as_said),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
