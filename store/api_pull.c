@@ -253,6 +253,12 @@ int pull_key(struct berth *b, const struct berth_key *key, unsigned flags, int64
     }
 }
 
+int pull_fail_now(void)
+{
+    return berth_fail(-ETIMEDOUT, "it is not here, and with the deadline BERTH_NOW no other node is asked: give them "
+                                  "time, as berth_deadline(1000000000), or ask without BERTH_PEERS");
+}
+
 long pull_too_large(uint64_t object, size_t size)
 {
     uint64_t figure[4] = {object};
@@ -297,7 +303,7 @@ long pull_into(struct berth *b, const struct berth_key *key, const struct pull_o
 {
     struct msg_pulled pulled = {0};
     if (deadline <= BERTH_NOW) {
-        return berth_fail_plain(-ETIMEDOUT);
+        return pull_fail_now();
     }
     int rc = pull_run(b, pull_build_into(b, key, o, place, flags, deadline), 1, &pulled);
     rc = rc ? rc : pulled.status;

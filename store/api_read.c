@@ -11,6 +11,7 @@
 #define GROUP_TRIES 64u
 #define GET_FLAGS (BERTH_VERIFY | BERTH_NO_TOUCH | BERTH_LOCAL | BERTH_WAIT | BERTH_PEERS | BERTH_FRESH)
 #define MANY_FLAGS (GET_FLAGS | BERTH_SAME_GROUP)
+#define NOT_BOTH ((unsigned)(BERTH_LOCAL | BERTH_PEERS))
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
 
@@ -22,6 +23,9 @@ static int check_flags(unsigned flags, unsigned allowed)
     if ((flags & BERTH_FRESH) && !(flags & BERTH_PEERS)) {
         return berth_fail(-EINVAL, "BERTH_FRESH asks peers: set BERTH_PEERS too");
     }
+    if ((flags & NOT_BOTH) == NOT_BOTH) {
+        return berth_fail(-EINVAL, "BERTH_LOCAL looks here alone, BERTH_PEERS elsewhere too: leave one of them out");
+    }
     return 0;
 }
 
@@ -30,7 +34,7 @@ static int check_flags(unsigned flags, unsigned allowed)
 static inline bool bad_get(struct berth *b, const struct berth_key *key, const void *out, unsigned flags)
 {
     return !b || !client_lives(b) || !key->data || key->size - 1 >= BERTH_KEY_MAX || !out || (flags & ~GET_FLAGS) ||
-           (flags & PULL_READ_FLAGS) == BERTH_FRESH;
+           (flags & PULL_READ_FLAGS) == BERTH_FRESH || (flags & NOT_BOTH) == NOT_BOTH;
 }
 
 static int refuse_get(struct berth *b, const struct berth_key *key, unsigned flags)
@@ -110,7 +114,9 @@ static inline int pin_one(struct berth *b, struct client_thread *t, const struct
             rc = await_pin(b, t, key, &w, deadline, f);
         }
         if (rc) {
-            return fail_get(b, t, flags, rc);
+            rc = fail_get(b, t, flags, rc);
+            bool nobody = rc == -ETIMEDOUT && (flags & BERTH_PEERS) && deadline <= BERTH_NOW;
+            return nobody ? pull_fail_now() : rc;
         }
     }
     int rc = read_accept(b, t, *f, flags);
@@ -580,7 +586,8 @@ long berth_exists(struct berth *b, const struct berth_key *keys, size_t n, uint8
         return rc;
     }
     if (b->remote) {
-        return remote_exists(b, keys, n, present);
+        rc = remote_check_local(flags);
+        return rc ? rc : remote_exists(b, keys, n, present);
     }
     struct client_thread *t = thread_self();
     long found = 0;

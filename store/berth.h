@@ -142,17 +142,18 @@ enum berth_flags {
     BERTH_VERIFY = 1u << 0,     /* get: compare the checksum, of every segment, before returning the view */
     BERTH_NO_TOUCH = 1u << 1,   /* get, prefix: do not count as a use for eviction */
     BERTH_SAME_GROUP = 1u << 2, /* prefix, get_many: all members from one seal, or BERTH_EGROUP */
-    BERTH_LOCAL = 1u << 3,      /* look here; the default and all there is on one node */
-    BERTH_WAIT = 1u << 17,      /* get, get_into, get_range, get_many, prefix: wait for a key that is not there until it
+    BERTH_LOCAL = 1u << 3,  /* look here, which is the default: -EINVAL with BERTH_PEERS, and on a handle of tcp:, where
+                                   there is no pool */
+    BERTH_WAIT = 1u << 17,  /* get, get_into, get_range, get_many, prefix: wait for a key that is not there until it
                                    is sealed, the last that writes it gives it up or ends, or the deadline. A key that
                                    nobody writes is waited for too: somebody may create it. BERTH_NOW waits for
                                    nothing, BERTH_FOREVER without end. What a call has found stays pinned while it
                                    waits for the rest */
-    BERTH_PEERS = 1u << 16,     /* get, get_into, get_range, get_many, prefix: what is not here is pulled from peers
+    BERTH_PEERS = 1u << 16, /* get, get_into, get_range, get_many, prefix: what is not here is pulled from peers
                                    into this pool, under a lease, and pinned here as any other object. Nothing is asked
                                    where it is here. The deadline is that of the whole call: -ETIMEDOUT; BERTH_NOW asks
-                                   nobody, BERTH_FOREVER waits as long as there is somebody to ask. Without peers what
-                                   is not here is -ENOENT. Also BERTH_EUNSURE, BERTH_ENOTNOW, BERTH_ECORRUPT,
+                                   nobody, so that what is not here is -ETIMEDOUT, BERTH_FOREVER waits as long as there
+                                   is somebody to ask. Without peers what is not here is -ENOENT. Also BERTH_EUNSURE, BERTH_ENOTNOW, BERTH_ECORRUPT,
                                    BERTH_EREADONLY (another user's node), and what berth_put says of room.
                                    With BERTH_VERIFY what comes is compared with its checksum on its way, whatever the
                                    node's setting `verify` is. get_into and get_range of an embedded node, or into a
@@ -162,8 +163,9 @@ enum berth_flags {
                                    comes. In all other cases the whole object comes into the pool: ranges into memory
                                    that is not registered, and ranges of an object without segments that are to be
                                    verified. */
-    BERTH_FRESH = 1u << 18 /* with BERTH_PEERS, in a replaceable namespace: the home is asked for the newest version
-                                   even though one is here */
+    BERTH_FRESH = 1u << 18  /* with BERTH_PEERS, in a replaceable namespace: the home is asked for the newest version
+                                   even though one is here. In others a key has one version, so that what is here is
+                                   the newest: there it is BERTH_PEERS alone, and asks no more */
 };
 #define BERTH_PULL_MAX 256u /* keys of one BERTH_OP_PULL */
 

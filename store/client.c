@@ -71,9 +71,10 @@ int client_check(struct berth *b)
 {
     int rc = client_check_any(b);
     if (rc == 0 && client_life(b) == LIFE_REMOTE) {
-        return berth_fail(-EOPNOTSUPP,
-                          "a client without a node (tcp://) reads into its own memory and no more: open a node of this "
-                          "host (unix:), or an embedded one");
+        return berth_fail(
+            -EOPNOTSUPP, "a client without a node (tcp://) reads into its own memory, with berth_get_into, "
+                         "berth_get_range, berth_exists and berth_stat, and no more: open a node of this host (unix:), "
+                         "or an embedded one");
     }
     return rc;
 }

@@ -76,6 +76,8 @@ long pull_into(struct berth *b, const struct berth_key *key, const struct pull_o
 long pull_into_result(const struct pull_out *o, int rc, const struct msg_pulled *pulled);
 /* Records that a range goes beyond the object of this size. -ERANGE, or 0: none does. */
 int pull_check_bounds(uint64_t size, const struct berth_range *ranges, size_t n);
+/* Records that nobody is asked with BERTH_NOW. -ETIMEDOUT. */
+int pull_fail_now(void);
 /* Records that an object is larger than the buffer. -ENOSPC. */
 long pull_too_large(uint64_t object, size_t size);
 

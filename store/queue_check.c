@@ -46,6 +46,9 @@ int queue_check(const struct berth_queue *q, const struct berth_op *op)
     if ((op->flags & PULL_READ_FLAGS) == BERTH_FRESH) {
         return berth_fail(-EINVAL, "BERTH_FRESH asks peers: set BERTH_PEERS too");
     }
+    if ((op->flags & BERTH_LOCAL) && (op->flags & BERTH_PEERS)) {
+        return berth_fail(-EINVAL, "BERTH_LOCAL looks here alone, BERTH_PEERS elsewhere too: leave one of them out");
+    }
     switch (op->opcode) {
     case BERTH_OP_NOP:
         return 0;

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #define CALL_RANGES 1024u /* ranges of one PULL: the puller's bound */
-#define READ_FLAGS ((unsigned)(BERTH_VERIFY | BERTH_NO_TOUCH | BERTH_LOCAL | BERTH_WAIT | BERTH_PEERS | BERTH_FRESH))
+#define READ_FLAGS ((unsigned)(BERTH_VERIFY | BERTH_NO_TOUCH | BERTH_WAIT | BERTH_PEERS | BERTH_FRESH))
 
 /* ---- open ---- */
 
@@ -136,9 +136,24 @@ static struct call *build_probe(struct berth *b, const struct berth_key *keys, u
     return c;
 }
 
+int remote_check_local(unsigned flags)
+{
+    if (flags & BERTH_LOCAL) {
+        return berth_fail(-EINVAL, "a client without a node (tcp://) has no pool to look in: leave BERTH_LOCAL out");
+    }
+    return 0;
+}
+
+static int fail_now(void)
+{
+    return berth_fail(-ETIMEDOUT, "with the deadline BERTH_NOW no node is asked, and a client without one (tcp://) has "
+                                  "nothing itself: give them time, as berth_deadline(1000000000)");
+}
+
 static int check_read(struct berth *b, const struct berth_key *key, unsigned flags)
 {
     int rc = client_check_key_any(b, key);
+    rc = rc ? rc : remote_check_local(flags);
     if (rc == 0 && (flags & ~READ_FLAGS)) {
         return berth_fail(-EINVAL, "flag 0x%x is not known here: leave it out", flags & ~READ_FLAGS);
     }
@@ -163,7 +178,7 @@ long remote_get_into(struct berth *b, const struct berth_key *key, void *buffer,
         return berth_fail(-EINVAL, "no place for the result was given");
     }
     if (deadline <= BERTH_NOW) {
-        return berth_fail_plain(-ETIMEDOUT);
+        return fail_now();
     }
     rc = pull_one(b, build_into(b, key, buffer, size, flags, deadline), &p);
     if (rc == -ENOSPC) {
@@ -241,7 +256,7 @@ long remote_get_range(struct berth *b, const struct berth_key *key, const struct
         return rc;
     }
     if (deadline <= BERTH_NOW) {
-        return berth_fail_plain(-ETIMEDOUT);
+        return fail_now();
     }
     if (too_long(ranges, n)) {
         return pull_check_bounds(BERTH_OBJECT_MAX, ranges, n);
@@ -318,6 +333,10 @@ int remote_check_op(struct berth *b, const struct berth_op *op)
     default:
         return client_check(b);
     }
+    int rc = remote_check_local(op->flags);
+    if (rc) {
+        return rc;
+    }
     if (op->reserved0 || op->offset || (op->flags & ~flags)) {
         return berth_fail(-EINVAL, "operation %u has a flag or offset that is not known", op->opcode);
     }
@@ -327,7 +346,7 @@ int remote_check_op(struct berth *b, const struct berth_op *op)
     if (op->opcode == BERTH_OP_CANCEL) {
         return op->data ? 0 : berth_fail(-EINVAL, "no operation to cancel was given");
     }
-    int rc = client_check_key_any(b, &op->key);
+    rc = client_check_key_any(b, &op->key);
     if (rc == 0 && op->opcode == BERTH_OP_GET_RANGE) {
         return check_ranges(op);
     }

@@ -24,6 +24,8 @@ long remote_get_into(struct berth *b, const struct berth_key *key, void *buffer,
 long remote_get_range(struct berth *b, const struct berth_key *key, const struct berth_range *ranges, size_t n,
                       unsigned flags, int64_t deadline);
 /* Handle and arguments have been checked. */
+/* There is no local pool: -EINVAL, recorded, where flags have BERTH_LOCAL; else 0. */
+int remote_check_local(unsigned flags);
 long remote_exists(struct berth *b, const struct berth_key *keys, size_t n, uint8_t *present);
 int remote_namespace(const char *name, uint32_t *ns);
 

@@ -185,7 +185,33 @@ static void misses(void **state)
     meet(2);
     int rc = berth_get(node[1], key_of("nowhere"), &v, BERTH_PEERS, berth_deadline(SECONDS(5)));
     assert_int_equal(rc, -ENOENT);
-    assert_int_equal(berth_get(node[1], key_of("nowhere"), &v, BERTH_PEERS, BERTH_NOW), -ETIMEDOUT);
+    char to[8];
+    struct berth_error_info e;
+    struct berth_range range = {.size = 5, .data = to};
+    for (unsigned i = 0; i < 3; i++) {
+        long now = i == 0   ? berth_get(node[1], key_of("nowhere"), &v, BERTH_PEERS, BERTH_NOW)
+                   : i == 1 ? berth_get_into(node[1], key_of("nowhere"), to, 8, BERTH_PEERS, BERTH_NOW)
+                            : berth_get_range(node[1], key_of("nowhere"), &range, 1, BERTH_PEERS, BERTH_NOW);
+        assert_int_equal(now, -ETIMEDOUT);
+        berth_error(node[1], &e);
+        assert_non_null(strstr(e.sentence, "BERTH_NOW"));
+    }
+    assert_int_equal(berth_get(node[1], key_of("nowhere"), &v, BERTH_PEERS | BERTH_LOCAL, BERTH_FOREVER), -EINVAL);
+    berth_error(node[1], &e);
+    assert_non_null(strstr(e.sentence, "BERTH_LOCAL"));
+    struct berth_key key = key_of("nowhere");
+    const unsigned both = BERTH_PEERS | BERTH_LOCAL;
+    assert_int_equal(berth_get_many(node[1], &key, 1, &v, both, BERTH_FOREVER), -EINVAL);
+    assert_int_equal(berth_prefix(node[1], &key, 1, &v, both, BERTH_FOREVER), -EINVAL);
+    assert_int_equal(berth_get_into(node[1], key, to, 8, both, BERTH_FOREVER), -EINVAL);
+    assert_int_equal(berth_get_range(node[1], key, &range, 1, both, BERTH_FOREVER), -EINVAL);
+    struct berth_queue *q;
+    struct berth_op op = {.opcode = BERTH_OP_GET, .key = key, .view = &v, .flags = both}, *done;
+    assert_int_equal(berth_queue_open(node[1], 1, &q), 0);
+    assert_int_equal(berth_submit(q, &op, 1), 1);
+    assert_int_equal(berth_reap(q, &done, 1, BERTH_FOREVER), 1);
+    assert_int_equal(op.result, -EINVAL);
+    berth_queue_close(q);
 }
 
 static void many_from_all(void **state)

@@ -24,7 +24,7 @@ static void test_reads_from_each(void **unused)
     char key[16];
     for (unsigned i = 0; i < 2 * sizeof sizes / sizeof *sizes; i++) {
         snprintf(key, sizeof key, "k%u", i);
-        afar_put(i % 2, key, sizes[i / 2], 0);
+        afar_put(i % 2, key, sizes[i / 2], i % 4 == 3 ? 1u << 20 : 0);
     }
     afar_settle();
     for (unsigned at = 0; at < NODES; at++) {
@@ -38,6 +38,7 @@ static void test_reads_from_each(void **unused)
             assert_int_equal(berth_get(afar_node[i % 2], key_of(key), &v, 0, BERTH_NOW), 0);
             assert_int_equal(berth_stat(c, key_of(key), &st), 0);
             assert_int_equal(st.size, v.size);
+            assert_int_equal(st.segment, i % 4 == 3 ? 1u << 20 : 0);
             assert_int_equal(st.checksum, v.checksum);
             assert_int_equal(st.version.counter, v.version.counter);
             assert_int_equal(st.version.region, v.version.region);
@@ -46,6 +47,29 @@ static void test_reads_from_each(void **unused)
         }
         berth_close(c);
     }
+}
+
+static void says(struct berth *c, const char *word)
+{
+    struct berth_error_info e;
+    berth_error(c, &e);
+    if (!strstr(e.sentence, word)) {
+        fail_msg("'%s' has no '%s'", e.sentence, word);
+    }
+}
+
+/* What a call with BERTH_LOCAL said, and an operation says. */
+static void no_pool(struct berth *c, struct berth_op *op, int said)
+{
+    struct berth_queue *q;
+    struct berth_op *done;
+    assert_int_equal(said, -EINVAL);
+    says(c, "BERTH_LOCAL");
+    assert_int_equal(berth_queue_open(c, 1, &q), 0);
+    assert_int_equal(berth_submit(q, op, 1), 1);
+    assert_int_equal(berth_reap(q, &done, 1, BERTH_FOREVER), 1);
+    assert_int_equal(op->result, -EINVAL);
+    berth_queue_close(q);
 }
 
 static void test_what_is_not_there(void **unused)
@@ -69,6 +93,18 @@ static void test_what_is_not_there(void **unused)
     assert_int_equal(e.figure[0], 3000);
     assert_int_equal(afar_got[0], 0xee);
     assert_int_equal(berth_get_into(c, key_of("here"), afar_got, sizeof afar_got, 0, BERTH_NOW), -ETIMEDOUT);
+    says(c, "BERTH_NOW");
+    struct berth_range range = {.size = 5, .data = afar_got};
+    assert_int_equal(berth_get_range(c, key_of("here"), &range, 1, 0, BERTH_NOW), -ETIMEDOUT);
+    says(c, "BERTH_NOW");
+    struct berth_op op = {
+        .opcode = BERTH_OP_GET_INTO, .key = key_of("here"), .data = afar_got, .size = 1, .flags = BERTH_LOCAL};
+    no_pool(c, &op, (int)berth_get_into(c, key_of("here"), afar_got, 3000, BERTH_LOCAL, BERTH_FOREVER));
+    no_pool(c, &op, (int)berth_get_range(c, key_of("here"), &range, 1, BERTH_LOCAL | BERTH_PEERS, BERTH_FOREVER));
+    no_pool(c, &op, (int)berth_exists(c, keys, 3, present, BERTH_LOCAL));
+    struct berth_view view;
+    assert_int_equal(berth_get(c, key_of("here"), &view, 0, BERTH_FOREVER), -EOPNOTSUPP);
+    says(c, "berth_get_into");
     assert_int_equal(berth_get_into(c, key_of("here"), NULL, 5, 0, berth_deadline(SECONDS(20))), -EINVAL);
     assert_int_equal(berth_get_into(c, key_of("here"), afar_got, sizeof afar_got, BERTH_FRESH | BERTH_VERIFY,
                                     berth_deadline(SECONDS(20))),
