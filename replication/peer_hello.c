@@ -78,6 +78,13 @@ static int32_t unfit(struct peer *p)
     const struct peer_identity *us = &p->config.self, *them = &p->other;
     char *why = p->text;
     size_t room = sizeof p->text;
+    if (strcmp(us->cluster, them->cluster) != 0 && us->client != them->client) {
+        const struct peer_identity *node = us->client ? them : us, *client = us->client ? us : them;
+        snprintf(why, room,
+                 "node '%.40s' is of the cluster '%.45s', client '%.40s' was told '%.45s': correct cluster= in its URL",
+                 node->node, node->cluster, client->node, client->cluster);
+        return -EACCES;
+    }
     if (strcmp(us->cluster, them->cluster) != 0) {
         snprintf(why, room, "'%s' is of the cluster '%.45s', '%s' of '%.45s'", us->node, us->cluster, them->node,
                  them->cluster);

@@ -14,10 +14,9 @@
 #include <string.h>
 #include <time.h>
 
-#define STRANGERS_NS INT64_C(1000000000) /* a line about them at most so often */
-#define TURN_BYTES (128u << 10)          /* of payload in one turn of the transport: some tens of microseconds */
-#define DONE_NS 500000                   /* an owner keeps a slot so much longer */
-#define TURNS_MAX 4u                     /* one after the other, while nobody waits */
+#define TURN_BYTES (128u << 10) /* of payload in one turn of the transport: some tens of microseconds */
+#define DONE_NS 500000          /* an owner keeps a slot so much longer */
+#define TURNS_MAX 4u            /* one after the other, while nobody waits */
 
 /* ---- clocks ---- */
 
@@ -212,8 +211,8 @@ int peers_open(struct peers **out, struct server *s, char *why, size_t why_size)
         return -ENOMEM;
     }
     p->server = s;
-    p->strangers_told = INT64_MIN / 2;
-    p->strangers_due = INT64_MAX;
+    p->strangers_told = p->visits.told = INT64_MIN / 2;
+    p->strangers_due = p->visits.due = INT64_MAX;
     TAILQ_INIT(&p->links);
     snprintf(why, why_size, "no memory for the peers");
     e = make_members(p, &s->settings);
@@ -259,27 +258,6 @@ void peers_down(struct peers *p, uint16_t number, uint32_t serial, int32_t statu
     home_part_down(p, number, serial, status);
 }
 
-/* Who connected and was no peer: scanners, browsers, nodes of another protocol. One line for many of them. */
-static void tell_strangers(struct peers *p, int64_t now)
-{
-    struct transport_stats st;
-    p->transport->stats(p->context, &st);
-    uint64_t n = st.strangers + st.protocol + st.crowded_out;
-    bool early = now - p->strangers_told < STRANGERS_NS;
-    p->strangers_due = n != p->strangers && early ? p->strangers_told + STRANGERS_NS : INT64_MAX;
-    if (n == p->strangers || early)
-        return;
-    log_event(
-        LOG_WARNING,
-        "%llu connection(s) to the peers' port were closed: %llu no peer, %llu against the protocol, %llu too many",
-        (unsigned long long)(n - p->strangers), (unsigned long long)(st.strangers - p->last.strangers),
-        (unsigned long long)(st.protocol - p->last.protocol),
-        (unsigned long long)(st.crowded_out - p->last.crowded_out));
-    p->strangers = n;
-    p->strangers_told = now;
-    p->last = st;
-}
-
 uint64_t peers_counter(const struct peers *p)
 {
     return p->client ? p->seen : node_seen(p->server->node);
@@ -305,7 +283,7 @@ static int64_t next_due(const struct peers *p)
 {
     int64_t parts = sooner(home_part_timer(p), sooner(serve_part_timer(p), pull_part_timer(p)));
     parts = p->client ? sooner(parts, client_timer(p)) : parts;
-    return sooner(parts, sooner(p->strangers_due, links_timer(p)));
+    return sooner(parts, sooner(sooner(p->strangers_due, p->visits.due), links_timer(p)));
 }
 
 static bool client_waits(const struct server *s)
@@ -347,7 +325,7 @@ bool peers_turn(struct peers *p)
     if (p->pull)
         pull_part_begin(p);
     turn_transport(p);
-    tell_strangers(p, now);
+    peers_tell(p, now);
     tell_seen(p);
     now = peers_mono(p);
     links_turn(p, now);

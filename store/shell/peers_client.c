@@ -378,7 +378,7 @@ int peers_open_client(struct peers **out, struct server *s, const struct client_
     if (!p)
         return -ENOMEM;
     p->server = s;
-    p->strangers_due = INT64_MAX;
+    p->strangers_due = p->visits.due = INT64_MAX;
     TAILQ_INIT(&p->links);
     p->client = calloc(1, sizeof *p->client);
     int e = p->client ? 0 : -ENOMEM;

@@ -159,7 +159,7 @@ void member_lost(struct link *l, bool was_up, int32_t status)
     else if (!was_up)
         refused(p, l, now);
     else
-        log_event(LOG_INFO, "client '%s' is gone: %s", l->other.node, l->why);
+        client_went(p, l);
 }
 
 /* ---- who is let in ---- */
@@ -261,7 +261,7 @@ void link_greeted(struct link *l, const struct peer_identity *other)
         client_room(p, &place); /* there was room at `fit`, a moment ago */
         p->clients[place / 64] |= UINT64_C(1) << (place % 64);
         l->number = (uint16_t)(PEERS_CLIENTS + place);
-        log_event(LOG_INFO, "client '%s' is connected: %s", other->node, l->connection->peer);
+        client_came(p, l);
     } else {
         l->number = p->client ? l->wanted : member_find(p, other->node);
         member_up(p, l, other);

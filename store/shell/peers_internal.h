@@ -112,6 +112,13 @@ struct peers_client;
 struct taking;
 struct serve_part;
 
+/* Clients without a node that came and went since the log was told. */
+struct visits {
+    uint32_t came, went;
+    char last[TRANSPORT_WHY_MAX + 160]; /* of the last one */
+    int64_t told, due;                  /* CLOCK_MONOTONIC ns: of the last line, and of the next; INT64_MAX: none */
+};
+
 struct peers {
     struct server *server;
     const struct transport *transport;
@@ -136,8 +143,9 @@ struct peers {
     uint64_t seen, seen_told;    /* greatest version counter heard; given to the core */
     struct transport_stats last; /* when strangers were told of */
     uint64_t strangers;
-    int64_t strangers_told;          /* CLOCK_MONOTONIC ns */
-    int64_t strangers_due;           /* .. when the next line may be written; INT64_MAX: none is due */
+    int64_t strangers_told; /* CLOCK_MONOTONIC ns */
+    int64_t strangers_due;  /* .. when the next line may be written; INT64_MAX: none is due */
+    struct visits visits;
     char refused[TRANSPORT_WHY_MAX]; /* what the log was told last of connections that were not let in .. */
     int64_t refused_at;              /* .. when */
     struct home_part *home;
@@ -146,6 +154,13 @@ struct peers {
     struct peers_client *client;      /* not NULL: there is no node; home and serve are NULL then */
     uint8_t buffer[WIRE_MESSAGE_MAX]; /* to encode a message in, for the next link_ask, link_answer or link_tell */
 };
+
+/* ---- peers_told.c ---- */
+
+void client_came(struct peers *p, const struct link *l);
+void client_went(struct peers *p, const struct link *l);
+/* Once a turn: the lines that are due, at most one a second of each kind. */
+void peers_tell(struct peers *p, int64_t now);
 
 /* ---- for the parts: peers_link.c ---- */
 

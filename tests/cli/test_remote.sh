@@ -56,6 +56,10 @@ done
 
 run 5 berth -n "$address?cluster=another" get hello --json -o "$scratch/none"
 failed_as 5 EACCES
+err_has "of the cluster 'berth', client 'berth' was told 'another'"
+# Clients that come and go have one line for many.
+for i in {1..20}; do run 0 berth -n "$address" exists hello; done
+check "the log has few lines about clients" test "$(grep -c 'client' "$node_dir/log")" -le 12
 run 2 berth -n "$address?pool=1GiB" get hello
 err_has "no setting"
 for twice in cluster=berth verify=always peer-trust=host; do
