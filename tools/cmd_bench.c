@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "store/shell/settings_value.h"
 #include "tools/bench/bench.h"
 
 const struct bench_case bench_cases[] = {
@@ -36,7 +37,7 @@ const struct cli_option bench_options[] = {
     {"pause", 0, "DURATION", "put: work between two puts, so that the node has gone to sleep; default 0s"},
     {"transport", 0, "NAME", "pulls: tcp, the only one there is"},
     {"lease", 0, "warm|cold", "pulls: leases are good before it is timed, or each pull needs one; default warm"},
-    {"verify", 0, "always|N|lease", "pulls: checksums of all, of 1 in N, or none; default always"},
+    {"verify", 0, "always|1/N|lease", "pulls: checksums of all, of 1 in N, or none; default always"},
     {"home", 0, "owner|reader|other", "pulls: the node that knows where the keys are; default owner"},
     {"replica", 0, NULL, "pull: into the reader's pool, each key once, and not into the caller's buffer"},
     {"pin", 0, NULL, "pulls: owner and reader on a CPU each"},
@@ -78,15 +79,11 @@ static int one_of(const char *name, const char *value, const char *const words[]
 
 static int set_verify(const char *value, struct bench_pulls *o)
 {
-    uint64_t n;
+    uint32_t n;
 
-    if (!strcmp(value, "always") || !strcmp(value, "lease")) {
-        snprintf(o->verify, sizeof o->verify, "%s", value);
-        return 0;
-    }
-    if (cli_number("verify", value, 1, 1000000000, &n))
-        return cli_usage("--verify: '%s' is neither always nor lease nor N, for 1 in N", value);
-    snprintf(o->verify, sizeof o->verify, "1/%u", (unsigned)n);
+    if (parse_verify(value, &n))
+        return cli_usage("--verify: '%s' is none of always, 1/N, lease", value);
+    show_verify(n, o->verify, sizeof o->verify);
     return 0;
 }
 

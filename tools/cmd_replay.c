@@ -21,16 +21,16 @@ const struct cli_option replay_options[] = {
     {"capacity-blocks", 'c', "N", "blocks that stay before eviction, those of each client's longest request at least"},
     {"block-size", 's', "SIZE", "bytes of a block, a multiple of 4KiB; default 16KiB (tokens of 512, scaled down)"},
     {"policy", 'p', "NAME", "eviction policy; default lru"},
-    {"clients", 'C', "N", "client processes; with --nodes requests that are under way at once; default 1"},
+    {"clients", 'C', "N", "client processes; with --nodes how many of the nodes are at work at once; default 1"},
     {"speed", 0, "X", "X times the trace's own time, fractions too; default as fast as it can"},
     {"trace", 0, "FILE", "the trace, like the operand; - is a pipe"},
     {"generate", 'g', "KIND", "without a trace: chat, agents or batch; default chat"},
     {"requests", 'r', "N", "of a generated load; default 4000"},
     {"seed", 0, "N", "of a generated load, and of kills; default 1"},
     {"embedded", 0, NULL, "a node on a thread of this process and one client, instead of berthd"},
-    {"nodes", 0, "N", "2 to 8 nodes that share the capacity and take requests in turn, reading from each other"},
-    {"deadline", 0, "TIME", "of a read from another node; default 5s"},
-    {"kill", 0, "N", "with --nodes: every N requests one of them is killed, and starts again some time later"},
+    {"nodes", 0, "N", "2 to 8 nodes of one client each: they share the capacity, take turns and pull from each other"},
+    {"deadline", 0, "DURATION", "with --nodes: of a read from another node; default 5s"},
+    {"kill", 0, "N", "with --nodes: every N requests a node is killed, and starts again some time later"},
     {"restart", 0, "HOW", "of killed nodes: warm, cold (empty) or mixed; default mixed"},
     {0}};
 
@@ -150,8 +150,9 @@ static int check_nodes(const struct replay *r)
     if (r->embedded || r->url)
         return cli_usage("--nodes has nodes of its own, each in a process: leave --embedded and -n out");
     if (r->clients > r->nodes)
-        return cli_usage("--clients %u: with --nodes so many requests are under way at once, one a node at most",
-                         r->clients);
+        return cli_usage(
+            "--clients %u: with --nodes so many of them are at work at once, so at most as many as there are",
+            r->clients);
     return r->own_restart && !r->kill_every ? cli_usage("--restart is for nodes that --kill kills") : 0;
 }
 

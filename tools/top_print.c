@@ -78,7 +78,9 @@ static void print_bytes(FILE *f, const json_t *bytes)
     {
         const char *transport = json_string_value(json_object_get(peer, "transport"));
         char who[64];
-        snprintf(who, sizeof who, "  %.40s (%.8s)", *name ? name : "clients", transport ? transport : "none");
+        int n = snprintf(who, sizeof who, "  %.40s", *name ? name : "clients");
+        if (transport && strcmp(transport, "none") != 0) /* none: nothing has been moved yet */
+            snprintf(who + n, sizeof who - (size_t)n, " (%.8s)", transport);
         fprintf(f, "%-20s %14s %14s %14s\n", who, speed(a, json_object_get(peer, "in")),
                 speed(b, json_object_get(peer, "copied")), speed(c, json_object_get(peer, "out")));
     }

@@ -29,7 +29,7 @@ json "d['requests']['lease_requests'] <= 0.1 * d['requests']['pulls']"
 bench pull --size 4KiB --objects 512 --lease cold --home reader --verify lease
 json "d['home'] == 'reader' and d['requests']['verified'] == 0 and d['verify'] == 'lease'"
 json "0.9 * d['requests']['pulls'] <= d['requests']['lease_requests'] <= 1.1 * d['requests']['pulls']"
-bench pull --size 4KiB --objects 512 --lease cold --home other --verify 4
+bench pull --size 4KiB --objects 512 --lease cold --home other --verify 1/4
 json "d['home'] == 'other' and d['requests']['asks'] >= 0.9 * d['requests']['pulls'] and d['verify'] == '1/4'"
 json "0.9 * d['requests']['pulls'] <= d['requests']['lease_requests'] <= 1.1 * d['requests']['pulls']"
 json "0.2 * d['requests']['pulls'] <= d['requests']['verified'] <= 0.3 * d['requests']['pulls']"
@@ -46,7 +46,7 @@ json "d['baseline']['name'] == 'alone_p99_ns' and all(r['pulls'] > 10 for r in d
 
 # For people.
 run 0 berth bench pull --size 64KiB --depth 2 --objects 32 --seconds 1
-for word in send/recv sendfile iperf3 "CPU a GiB" "of leases" verified baseline; do out_has "$word"; done
+for word in send/recv sendfile iperf3 "CPU a GiB" "of leases" verified baseline "ratio      " "more is better"; do out_has "$word"; done
 run 0 berth bench pull-fair --size 4MiB --seconds 1
 out_has "alone"
 out_has "large"
@@ -67,7 +67,11 @@ json "d['iperf3_bytes_per_second'] == 1e9"
 
 run 2 berth bench pull --transport verbs
 run 2 berth bench pull --lease hot
-run 2 berth bench pull --verify 0
+for bad in x 0 4 1/0 1/x; do
+    run 2 berth bench pull --verify "$bad"
+    check "one refusal" test "$(grep -c '^berth: ' "$scratch/err")" -eq 1
+    err_has "none of always, 1/N, lease"
+done
 run 2 berth bench pull --home nowhere
 run 2 berth bench pull --size 0
 run 2 berth bench pull -n unix:/nowhere

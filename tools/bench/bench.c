@@ -341,6 +341,31 @@ void bench_source_close(struct bench_source *s)
 
 /* ---- report ---- */
 
+/* Of the node's own CPU time as of a time: the less the better. */
+enum unit { UNIT_NS, UNIT_CPU, UNIT_BYTES, UNIT_RATE };
+
+/* A baseline's name ends with its unit, "memcpy_bytes_per_second": its words without. */
+static enum unit baseline_words(const struct bench_result *r, char name[64])
+{
+    static const char *const units[] = {"_ns", "_cpu_ns_per_second", "_bytes_per_second", "_per_second"};
+    size_t n = strlen(r->baseline), unit = 0, cut;
+
+    while (unit < UNIT_RATE && ((cut = strlen(units[unit])) > n || strcmp(r->baseline + n - cut, units[unit]) != 0))
+        unit++;
+    cut = strlen(units[unit]);
+    snprintf(name, 64, "%.*s", (int)(n > cut ? n - cut : n), r->baseline);
+    for (char *c = name; *c; c++)
+        *c = *c == '_' ? ' ' : *c;
+    return (enum unit)unit;
+}
+
+static const char *better(const struct bench_result *r)
+{
+    char name[64];
+
+    return baseline_words(r, name) <= UNIT_CPU ? "less" : "more";
+}
+
 static void report_json(const struct bench *b, const struct bench_result *r)
 {
     static const struct bench_stat nothing;
@@ -361,7 +386,8 @@ static void report_json(const struct bench *b, const struct bench_result *r)
     json_object_set_new(o, "bytes_per_second", json_real(r->seconds > 0 ? (double)r->bytes / r->seconds : 0));
     json_object_set_new(o, "latency_ns", stat_json(r->latency ? r->latency : &nothing));
     json_object_set_new(o, "baseline", json_pack("{s:s, s:f}", "name", r->baseline, "value", r->value));
-    json_object_set_new(o, "ratio", json_real(r->ratio));
+    json_object_set_new(o, "ratio", json_real(r->ratio)); /* this bench's / baseline's */
+    json_object_set_new(o, "better", json_string(better(r)));
     json_object_update(o, r->more);
     json_decref(r->more);
     cli_json_print(o);
@@ -390,25 +416,19 @@ const char *bench_text_of_rate(char out[24], double bytes)
     return out;
 }
 
-/* A baseline's name ends with its unit, "memcpy_bytes_per_second": its words, and the value in a unit for people. */
-static void print_baseline(const struct bench_result *r)
+static void print_baseline(const struct bench *b, const struct bench_result *r)
 {
-    static const char *const units[] = {"_ns", "_bytes_per_second", "_per_second"};
-    size_t n = strlen(r->baseline), unit = 0, cut;
     char name[64], value[24];
+    enum unit unit = baseline_words(r, name);
 
-    while (unit < 3 && ((cut = strlen(units[unit])) > n || strcmp(r->baseline + n - cut, units[unit]) != 0))
-        unit++;
-    snprintf(name, sizeof(name), "%.*s", (int)(unit < 3 ? n - strlen(units[unit]) : n), r->baseline);
-    for (char *c = name; *c; c++)
-        *c = *c == '_' ? ' ' : *c;
-    if (unit == 0)
+    if (unit == UNIT_NS)
         bench_text_of_time(value, r->value);
-    else if (unit == 1)
+    else if (unit == UNIT_BYTES)
         bench_text_of_rate(value, r->value);
     else
-        snprintf(value, sizeof(value), "%.0f a second", r->value);
+        snprintf(value, sizeof(value), "%.0f%s a second", r->value, unit == UNIT_CPU ? " ns" : "");
     printf("  %-10s %s: %s\n", "baseline", name, value);
+    printf("  %-10s %.3f: %s / %s, %s is better\n", "ratio", r->ratio, b->which->name, name, better(r));
 }
 
 static void print_latency(const struct bench_result *r)
@@ -448,7 +468,6 @@ void bench_report(const struct bench *b, const struct bench_result *r)
            (unsigned long long)b->objects, cli_bytes(size, b->size), b->depth, b->threads);
     print_rate(r);
     print_latency(r);
-    print_baseline(r);
-    printf("  %-10s %.3f\n", "ratio", r->ratio);
+    print_baseline(b, r);
     fflush(stdout);
 }

@@ -201,9 +201,13 @@ void report_table(const struct replay_report *r)
            report_grouped(a, c->hits + c->remote_hits), report_grouped(b, c->references));
     printf("  %-16s%s, %s bytes bad\n", "verified", cli_bytes(a, c->verified_bytes), report_grouped(b, c->bad_bytes));
     printf("  %-16s%s\n", "written", cli_bytes(a, c->written_bytes));
-    printf("  %-16s%s/s, %.0f requests/s, %.2f s, clients: %u%s\n", "throughput",
+    printf("  %-16s%s/s, %.0f requests/s, %.2f s, ", "throughput",
            cli_bytes(a, (uint64_t)rate((double)moved(c), r->seconds)), rate((double)c->requests, r->seconds),
-           r->seconds, r->clients, r->embedded ? " (embedded)" : "");
+           r->seconds);
+    if (r->nodes) /* one client each */
+        printf("nodes: %u, at once: %u\n", r->nodes, r->clients);
+    else
+        printf("clients: %u%s\n", r->clients, r->embedded ? " (embedded)" : "");
     printf("  %-16sp50 %s, ", "request", cli_time(a, (uint64_t)stat_percentile(&c->request, 0.5)));
     printf("p99 %s\n", cli_time(a, (uint64_t)stat_percentile(&c->request, 0.99)));
     if (r->nodes)
