@@ -93,26 +93,59 @@ static int take_stat(struct berth *b, void *arg, int status, const struct msg_re
     if (status == BERTH_EUNSURE) {
         pull_unasked(r, bytes, 0, said->unasked);
     }
-    return build_take_stat(b, said->stat, status, r, bytes);
+    return status == BERTH_KEPT ? status : build_take_stat(b, said->stat, status, r, bytes);
+}
+
+/* The status, not recorded. */
+static int stat_once(struct berth *b, const struct berth_key *key, uint16_t flags, int64_t deadline,
+                     struct berth_stat *st, struct call_result *r)
+{
+    struct stat_said said = {.stat = st};
+    struct call *c = build_key(MSG_STAT, key, NULL);
+    if (!c) {
+        return r->status = -ENOMEM;
+    }
+    call_head(c)->flags |= flags;
+    if (deadline) {
+        call_deadline(b, c, deadline);
+    }
+    int rc = call_run(b, c, r, take_stat, &said);
+    berth_unasked(said.unasked);
+    return rc;
+}
+
+static int check_stat(struct berth *b, const struct berth_key *key, const struct berth_stat *st)
+{
+    int rc = client_check_key_any(b, key);
+    return rc || st ? rc : berth_fail(-EINVAL, "no place for the result was given");
+}
+
+int berth_stat_peers(struct berth *b, struct berth_key key, struct berth_stat *st, int64_t deadline)
+{
+    struct call_result r = {0};
+    int rc = check_stat(b, &key, st);
+    if (rc) {
+        return rc;
+    }
+    bool now = deadline <= BERTH_NOW;
+    rc = now && b->remote ? -ENOENT : BERTH_KEPT;
+    for (unsigned i = 0; i < PULL_TRIES && rc == BERTH_KEPT; i++) { /* it was on its way into the index */
+        rc = stat_once(b, &key, now ? 0 : MSG_PEERS, now ? 0 : deadline, st, &r);
+    }
+    if (now && rc == -ENOENT) {
+        return pull_fail_now();
+    }
+    return rc == BERTH_KEPT ? berth_fail_plain(BERTH_ENOTNOW) : rc < 0 ? client_fail_reply(b, &r) : rc;
 }
 
 int berth_stat(struct berth *b, struct berth_key key, struct berth_stat *st)
 {
-    int rc = client_check_key_any(b, &key);
+    struct call_result r = {0};
+    int rc = check_stat(b, &key, st);
     if (rc) {
         return rc;
     }
-    if (!st) {
-        return berth_fail(-EINVAL, "no place for the result was given");
-    }
-    struct call_result r;
-    struct stat_said said = {.stat = st};
-    struct call *c = build_key(MSG_STAT, &key, NULL);
-    if (!c) {
-        return berth_fail_plain(-ENOMEM);
-    }
-    rc = call_run(b, c, &r, take_stat, &said);
-    berth_unasked(said.unasked);
+    rc = stat_once(b, &key, 0, 0, st, &r);
     return rc < 0 ? client_fail_reply(b, &r) : rc;
 }
 

@@ -153,8 +153,10 @@ enum berth_flags {
                                    into this pool, under a lease, and pinned here as any other object. Nothing is asked
                                    where it is here. The deadline is that of the whole call: -ETIMEDOUT; BERTH_NOW asks
                                    nobody, so that what is not here is -ETIMEDOUT, BERTH_FOREVER waits as long as there
-                                   is somebody to ask. Without peers what is not here is -ENOENT. Also BERTH_EUNSURE, BERTH_ENOTNOW, BERTH_ECORRUPT,
-                                   BERTH_EREADONLY (another user's node), and what berth_put says of room.
+                                   is somebody to ask. Without peers what is not here is -ENOENT. Also BERTH_EUNSURE
+                                   (berth_error's sentence has the member that could not be asked, where one is known),
+                                   BERTH_ENOTNOW, BERTH_ECORRUPT, BERTH_EREADONLY (another user's node), and what
+                                   berth_put says of room.
                                    With BERTH_VERIFY what comes is compared with its checksum on its way, whatever the
                                    node's setting `verify` is. get_into and get_range of an embedded node, or into a
                                    registered buffer, need no room in the pool: the bytes go straight into the
@@ -377,9 +379,14 @@ struct berth_stat {
     struct berth_hold_info holds[16];
 };
 
-/* What the index knows of a key; on a handle of tcp: version, size, checksum, lineage and the key's own fields, the
- * others are 0. Errors: -ENOENT, -EINVAL, BERTH_ENODE, -ETIMEDOUT, there also BERTH_EUNSURE, BERTH_ENOTNOW. */
+/* What the index knows of a key; on a handle of tcp: version, size, checksum, lineage, segment and the key's own
+ * fields, the others are 0. Errors: -ENOENT, -EINVAL, BERTH_ENODE, -ETIMEDOUT, there also BERTH_EUNSURE, BERTH_ENOTNOW. */
 BERTH_API int berth_stat(struct berth *b, struct berth_key key, struct berth_stat *st);
+
+/* The same, and of a key that is not here what a peer's lease on it says: *st is filled as on a handle of tcp:, where
+ * slot_bytes is 0. Nothing comes into the pool. The deadline is that of the whole call. Errors: -ENOENT (it is nowhere),
+ * -EINVAL, BERTH_EUNSURE, BERTH_ENOTNOW, BERTH_EREADONLY (another user's node), BERTH_ENODE, -ETIMEDOUT. */
+BERTH_API int berth_stat_peers(struct berth *b, struct berth_key key, struct berth_stat *st, int64_t deadline);
 
 struct berth_entry {
     struct berth_version version;

@@ -281,7 +281,8 @@ int msg_check(const struct msg_head *m, uint32_t bytes)
     if (bytes < sizeof *m || bytes > RING_MESSAGE_MAX || m->bytes != bytes) {
         return -EINVAL;
     }
-    if ((m->flags & ~(m->op == MSG_CREATE ? MSG_AGAIN | MSG_JOIN : MSG_AGAIN)) != 0) {
+    int own = m->op == MSG_CREATE ? MSG_JOIN : m->op == MSG_STAT ? MSG_PEERS : 0;
+    if ((m->flags & ~(MSG_AGAIN | own)) != 0) {
         return -EINVAL;
     }
     if (m->op >= MSG_CANCEL && m->op < MSG_CODES && !checks[m->op]) {

@@ -158,7 +158,7 @@ enum node_command_kind {
     CMD_RENEWED,     /* lease: answers EV_RENEW */
     CMD_RECALL,      /* lease: ask the peer for these; they are renewed for transfers in flight only */
     CMD_SERVE,       /* lease: answers EV_SERVE_BEGIN */
-    CMD_PULL,        /* session, message: a PULL, which the shell carries out and answers */
+    CMD_PULL,        /* session, message: a PULL, or a STAT with MSG_PEERS of what is not here; the shell answers it */
     CMD_CANCEL_PULL, /* session, message: the same of a CANCEL */
     CMD_BUFFER,      /* .. of a BUFFER */
     CMD_AWAIT_HOMES  /* .. of a PUBLISHED */

@@ -99,6 +99,13 @@ void request_stat(struct node *n, struct session *s, const struct msg_head *m, i
     struct record r;
     n->counters[NODE_STATS]++;
     int e = n->c.index->get(n->c.ix, key, &r);
+    if (e == -ENOENT && (m->flags & MSG_PEERS)) {
+        struct node_command *c = command_add(n, CMD_PULL, s->id);
+        if (c) {
+            c->message = m;
+        }
+        return;
+    }
     if (e) {
         reply_add(n, s->id, m, e, 0);
         return;

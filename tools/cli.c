@@ -338,6 +338,23 @@ int64_t cli_deadline(void)
     return cli.timeout_ns ? berth_deadline(cli.timeout_ns) : BERTH_FOREVER;
 }
 
+bool cli_has_peers(struct berth *b)
+{
+    char *text = NULL;
+    if (berth_query(b, BERTH_STATUS, NULL, &text) < 0)
+        return false;
+    json_t *report = json_loads(text, 0, NULL);
+    bool has = json_array_size(json_object_get(report, "peers")) > 1;
+    json_decref(report);
+    free(text);
+    return has;
+}
+
+const char *cli_missing(struct berth *b, bool asked_peers)
+{
+    return !asked_peers && cli_has_peers(b) ? "no such key on this node: --peers asks its peers, too" : CLI_NO_KEY;
+}
+
 /* ---- keys ---- */
 
 int cli_key(const char *argument, struct cli_key *key)

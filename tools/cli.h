@@ -134,6 +134,10 @@ void cli_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 int cli_open(struct berth **b, uint32_t flags, uint32_t *ns);
 /* Deadline of a call: -t from now, else BERTH_FOREVER. */
 int64_t cli_deadline(void);
+/* Whether the node has peers; false also where it does not say, or there is none. */
+bool cli_has_peers(struct berth *b);
+/* What a missing key's sentence is: with a word of --peers where the node has peers and they were not asked. */
+const char *cli_missing(struct berth *b, bool asked_peers);
 
 /* ---- keys ---- */
 

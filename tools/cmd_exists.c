@@ -4,13 +4,17 @@
 
 #include "tools/cli.h"
 
-const struct cli_option exists_options[] = {{0}};
+const struct cli_option exists_options[] = {
+    {"peers", 'p', NULL, "on the node's peers, too"},
+    {0},
+};
 
 static int set(void *arg, const char *name, const char *value)
 {
-    (void)arg;
+    (void)name;
     (void)value;
-    return cli_usage("unknown option '--%s'", name);
+    *(bool *)arg = true;
+    return 0;
 }
 
 static void show(struct cli_results *r, const struct cli_key *key, bool present)
@@ -23,7 +27,23 @@ static void show(struct cli_results *r, const struct cli_key *key, bool present)
         cli_results_note(r, key, -ENOENT, CLI_NO_KEY); /* a "no" is an answer */
 }
 
-static int ask(struct berth *b, const struct cli_key *keys, size_t n, uint32_t ns)
+/* One after the other: as berth_exists, or the first error. */
+static long exists_at_peers(struct berth *b, const struct berth_key *keys, size_t n, uint8_t *present)
+{
+    int64_t deadline = cli_deadline();
+    long found = 0;
+    for (size_t i = 0; i < n; i++) {
+        struct berth_stat st;
+        int rc = berth_stat_peers(b, keys[i], &st, deadline);
+        if (rc < 0 && rc != -ENOENT)
+            return rc;
+        present[i] = rc == 0;
+        found += rc == 0;
+    }
+    return found;
+}
+
+static int ask(struct berth *b, const struct cli_key *keys, size_t n, uint32_t ns, bool peers)
 {
     struct berth_key *k = calloc(n, sizeof *k);
     uint8_t *present = calloc(n, 1);
@@ -34,7 +54,7 @@ static int ask(struct berth *b, const struct cli_key *keys, size_t n, uint32_t n
     }
     for (size_t i = 0; i < n; i++)
         k[i] = cli_berth_key(&keys[i], ns);
-    long found = berth_exists(b, k, n, present, 0);
+    long found = peers ? exists_at_peers(b, k, n, present) : berth_exists(b, k, n, present, 0);
     if (found < 0) {
         rc = cli_fail_last((int)found, NULL);
         goto out;
@@ -52,7 +72,8 @@ out:
 
 int cmd_exists(int argc, char **argv)
 {
-    int first = cli_parse(argc, argv, exists_options, set, NULL);
+    bool peers = false;
+    int first = cli_parse(argc, argv, exists_options, set, &peers);
     if (first <= 0)
         return -first;
     struct cli_key *keys;
@@ -62,7 +83,7 @@ int cmd_exists(int argc, char **argv)
     if (rc)
         return rc;
     if (!(rc = cli_open(&b, BERTH_OPEN_READER, &ns))) {
-        rc = ask(b, keys, (size_t)(argc - first), ns);
+        rc = ask(b, keys, (size_t)(argc - first), ns, peers);
         berth_close(b);
     }
     free(keys);

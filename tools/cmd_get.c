@@ -164,6 +164,24 @@ static int64_t deadline_of(const struct get *g)
     return g->wait_ns ? berth_deadline(g->wait_ns) : cli_deadline();
 }
 
+/* What there is to do about a key that is not there, or did not come in time. */
+static int fail_get(const struct get *g, struct berth *b, int error, const struct cli_key *key)
+{
+    char sentence[256], in[24];
+    cli_last_sentence(error, sentence, sizeof sentence);
+    bool plain = !strcmp(sentence, berth_error_text(error));
+    if (error == -ENOENT)
+        return cli_fail(error, key->text, cli_missing(b, g->peers));
+    if (error != -ETIMEDOUT || !plain)
+        return cli_fail(error, key->text, sentence);
+    if (!g->wait_ns)
+        return cli_fail(error, key->text, "its node or a peer did not answer in time: allow more (-t)");
+    bool hint = !g->peers && cli_has_peers(b);
+    snprintf(sentence, sizeof sentence, "nobody put it within %s: allow more time (--wait)%s",
+             cli_time(in, (uint64_t)g->wait_ns), hint ? ", or ask the node's peers, too (--peers)" : "");
+    return cli_fail(error, key->text, sentence);
+}
+
 /* From a node of another host there is no view: its size first, then a copy. One that was replaced meanwhile by a
  * larger one is asked for again. */
 static int get_copy(const struct get *g, struct berth *b, const struct cli_key *key, uint32_t ns)
@@ -184,7 +202,7 @@ static int get_copy(const struct get *g, struct berth *b, const struct cli_key *
         berth_error(b, &e);
         free(bytes);
         if (n != -ENOSPC || e.figure[0] <= room)
-            return cli_fail_last((int)n, key->text);
+            return fail_get(g, b, (int)n, key);
         room = e.figure[0];
         bytes = malloc(room);
         if (!bytes)
@@ -199,7 +217,7 @@ static int get_object(const struct get *g, struct berth *b, const struct cli_key
     if (rc == -EOPNOTSUPP)
         return get_copy(g, b, key, ns);
     if (rc < 0)
-        return cli_fail_last(rc, key->text);
+        return fail_get(g, b, rc, key);
     struct content c = {.data = v.data, .size = v.size, .view = &v};
     rc = to_output(g, key, &c);
     berth_release(b, &v, 1);
@@ -219,7 +237,7 @@ static int get_ranges(const struct get *g, struct berth *b, const struct cli_key
         at += g->ranges[i].size;
     }
     long n = berth_get_range(b, cli_berth_key(key, ns), g->ranges, g->n_ranges, flags_of(g), deadline_of(g));
-    int rc = n < 0 ? cli_fail_last((int)n, key->text) : 0;
+    int rc = n < 0 ? fail_get(g, b, (int)n, key) : 0;
     if (!rc)
         rc = to_output(g, key, &(struct content){.data = bytes, .size = size});
     free(bytes);

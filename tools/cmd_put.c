@@ -18,6 +18,7 @@ const struct cli_option put_options[] = {
     {"parent", 0, "KEY", "the object before this one in its prefix"},
     {"segment", 0, "SIZE", "checksums for parts of this size: a power of two, 4 KiB or more, 1,024 parts at most"},
     {"wait", 'w', "DURATION", "how long to wait for room"},
+    {"published", 0, NULL, "return when all homes of the key know of it, so that each node finds it; within -t"},
     {0},
 };
 
@@ -59,6 +60,8 @@ static int set(void *arg, const char *name, const char *value)
         p->opts.segment = (uint32_t)n;
     } else if (!strcmp(name, "parent")) {
         rc = cli_key(value, &p->parent);
+    } else if (!strcmp(name, "published")) {
+        p->opts.flags |= BERTH_PUBLISHED;
     } else if (!strcmp(name, "wait")) {
         rc = cli_duration("--wait", value, &p->wait_ns);
     }
@@ -189,6 +192,19 @@ static ssize_t gather(struct put *p, uint8_t **out)
     return (ssize_t)have;
 }
 
+/* The wait for homes is then bounded as that of a file, and not by the wait for room. */
+static int put_published(struct put *p, const uint8_t *bytes, size_t n)
+{
+    struct berth_draft d = {0};
+    int rc = berth_create(p->b, cli_berth_key(&p->key, p->ns), n, &p->opts, &d);
+    if (rc)
+        return rc;
+    if (n)
+        memcpy(d.data, bytes, n);
+    rc = berth_seal(p->b, &d, 1);
+    return rc > 0 ? BERTH_KEPT : rc;
+}
+
 static int put_pipe(struct put *p)
 {
     uint8_t *bytes;
@@ -197,7 +213,9 @@ static int put_pipe(struct put *p)
         return cli_fail(-E2BIG, p->file, "it is larger than any object can be (1 GiB): split it");
     if (n < 0)
         return fail_file(p, (int)n, "cannot read it");
-    int rc = berth_put(p->b, cli_berth_key(&p->key, p->ns), bytes, (size_t)n, &p->opts);
+    int rc = p->opts.flags & BERTH_PUBLISHED
+                 ? put_published(p, bytes, (size_t)n)
+                 : berth_put(p->b, cli_berth_key(&p->key, p->ns), bytes, (size_t)n, &p->opts);
     free(bytes);
     return rc < 0 ? cli_fail_last(rc, p->key.text) : done(p, rc, (uint64_t)n);
 }

@@ -1,4 +1,5 @@
 /* cmd_stat.c: berth stat KEY.. */
+#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,15 +7,19 @@
 #include "store/shell/log.h"
 #include "tools/cli.h"
 
-const struct cli_option stat_options[] = {{0}};
+const struct cli_option stat_options[] = {
+    {"peers", 'p', NULL, "of what is not here, what the node's peers say"},
+    {0},
+};
 
 #define HOLDS_SHOWN 16u
 
 static int set(void *arg, const char *name, const char *value)
 {
-    (void)arg;
+    (void)name;
     (void)value;
-    return cli_usage("unknown option '--%s'", name);
+    *(bool *)arg = true;
+    return 0;
 }
 
 static uint32_t holds_shown(const struct berth_stat *st)
@@ -78,15 +83,21 @@ static void print(const struct cli_key *key, const struct berth_stat *st)
     print_holds(st);
 }
 
-static int ask(struct berth *b, const struct cli_key *keys, size_t n, uint32_t ns)
+static int stat_one(struct berth *b, const struct cli_key *key, uint32_t ns, bool peers, struct berth_stat *st)
+{
+    struct berth_key k = cli_berth_key(key, ns);
+    return peers ? berth_stat_peers(b, k, st, cli_deadline()) : berth_stat(b, k, st);
+}
+
+static int ask(struct berth *b, const struct cli_key *keys, size_t n, uint32_t ns, bool peers)
 {
     struct cli_results r;
     cli_results_begin(&r);
     for (size_t i = 0; i < n; i++) {
         struct berth_stat st;
-        int rc = r.node_gone ? BERTH_ENODE : berth_stat(b, cli_berth_key(&keys[i], ns), &st);
+        int rc = r.node_gone ? BERTH_ENODE : stat_one(b, &keys[i], ns, peers, &st);
         if (rc < 0) {
-            cli_results_fail(&r, &keys[i], rc, NULL);
+            cli_results_fail(&r, &keys[i], rc, rc == -ENOENT ? cli_missing(b, peers) : NULL);
             continue;
         }
         if (!cli.json)
@@ -98,7 +109,8 @@ static int ask(struct berth *b, const struct cli_key *keys, size_t n, uint32_t n
 
 int cmd_stat(int argc, char **argv)
 {
-    int first = cli_parse(argc, argv, stat_options, set, NULL);
+    bool peers = false;
+    int first = cli_parse(argc, argv, stat_options, set, &peers);
     if (first <= 0)
         return -first;
     struct cli_key *keys;
@@ -108,7 +120,7 @@ int cmd_stat(int argc, char **argv)
     if (rc)
         return rc;
     if (!(rc = cli_open(&b, BERTH_OPEN_READER, &ns))) {
-        rc = ask(b, keys, (size_t)(argc - first), ns);
+        rc = ask(b, keys, (size_t)(argc - first), ns, peers);
         berth_close(b);
     }
     free(keys);

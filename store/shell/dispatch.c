@@ -107,7 +107,10 @@ static void run_session_command(struct server *s, struct session *session, const
         query_run(session, (const struct msg_query *)c->message);
         break;
     case CMD_PULL:
-        peers_pull(s->peers, session, (const struct msg_pull *)c->message);
+        if (c->message->op == MSG_STAT)
+            peers_stat(s->peers, session, (const struct msg_key *)c->message);
+        else
+            peers_pull(s->peers, session, (const struct msg_pull *)c->message);
         break;
     case CMD_CANCEL_PULL:
         peers_cancel_pull(s->peers, session, (const struct msg_cancel *)c->message);

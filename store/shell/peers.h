@@ -44,6 +44,8 @@ struct session;
 /* PULL and CANCEL of a client: answered by session_reply, without peers at once: nothing is known of any key. Of a
  * client of other nodes STAT too, as a PULL that has its op. Called from dispatch. */
 void peers_pull(struct peers *p, struct session *from, const struct msg_pull *m);
+/* A STAT of what is not here, likewise. */
+void peers_stat(struct peers *p, struct session *from, const struct msg_key *m);
 void peers_cancel_pull(struct peers *p, struct session *from, const struct msg_cancel *m);
 /* PUBLISHED of a client: answered when the homes have it, without peers at once. Called from dispatch. */
 void peers_await_homes(struct peers *p, struct session *from, const struct msg_published *m);

@@ -156,7 +156,7 @@ static void answer_stat(const struct taking *q, struct session *to, const struct
                             .ns = j->ns,
                             .key_size = (uint16_t)j->key_size,
                             .segment = from->segment_log2};
-    if (from->status < 0) {
+    if (from->status) {
         refuse_stat(q, to, j, from);
         return;
     }
@@ -291,6 +291,30 @@ void peers_pull(struct peers *p, struct session *from, const struct msg_pull *m)
             job_new(p, from, m, buffer, m->kind == MSG_PULL_REGISTERED && !buffer ? -EBADF : 0);
         }
     }
+}
+
+/* A pull of no bytes: its lease says what the object is. */
+void peers_stat(struct peers *p, struct session *from, const struct msg_key *m)
+{
+    static uint8_t nowhere;
+    size_t room = (m->key_size + 7u) & ~7u;
+    size_t bytes = sizeof(struct msg_pull) + sizeof(struct msg_pull_key) + room + sizeof(struct msg_pull_range);
+    if (!p || !p->pull || p->stopping || from->foreign) {
+        session_answer(from, &m->head, p && from->foreign ? BERTH_EREADONLY : -ENOENT, 0);
+        return;
+    }
+    struct msg_pull *pull = pull_memory(bytes);
+    struct msg_pull_key *k = (struct msg_pull_key *)(pull + 1);
+    memset(pull, 0, bytes);
+    pull->head = m->head;
+    pull->head.bytes = (uint32_t)bytes;
+    pull->count = 1;
+    pull->kind = MSG_PULL_BUFFER;
+    pull->buffer = (uint64_t)(uintptr_t)&nowhere;
+    *k = (struct msg_pull_key){.ns = m->ns, .key_size = m->key_size, .n_ranges = 1};
+    memcpy(k + 1, m + 1, m->key_size);
+    job_new(p, from, pull, NULL, 0);
+    free(pull);
 }
 
 void peers_cancel_pull(struct peers *p, struct session *from, const struct msg_cancel *m)

@@ -60,29 +60,22 @@ static int64_t now_ns(void)
 
 /* ---- requests ---- */
 
-/* A pull of no bytes: its lease says what the object is. */
+/* Of a client there is none: the time-out stands for it. */
 static void ask_stat(struct remote *r, const struct msg_key *m)
 {
-    static uint8_t nowhere;
-    size_t room = (m->key_size + 7u) & ~7u;
-    size_t bytes = sizeof(struct msg_pull) + sizeof(struct msg_pull_key) + room + sizeof(struct msg_pull_range);
-    struct msg_pull *p = calloc(1, bytes);
-    if (!p) {
+    if (m->head.deadline != INT64_MAX || r->timeout_ns == INT64_MAX) {
+        peers_stat(r->server->peers, r->session, m);
+        return;
+    }
+    struct msg_key *own = malloc(m->head.bytes);
+    if (!own) {
         session_answer(r->session, &m->head, -ENOMEM, 0);
         return;
     }
-    struct msg_pull_key *k = (struct msg_pull_key *)(p + 1);
-    p->head = m->head;
-    p->head.bytes = (uint32_t)bytes;
-    if (p->head.deadline == INT64_MAX && r->timeout_ns != INT64_MAX)
-        p->head.deadline = now_ns() + r->timeout_ns;
-    p->count = 1;
-    p->kind = MSG_PULL_BUFFER;
-    p->buffer = (uint64_t)(uintptr_t)&nowhere;
-    *k = (struct msg_pull_key){.ns = m->ns, .key_size = m->key_size, .n_ranges = 1};
-    memcpy(k + 1, m + 1, m->key_size);
-    peers_pull(r->server->peers, r->session, p);
-    free(p);
+    memcpy(own, m, m->head.bytes);
+    own->head.deadline = now_ns() + r->timeout_ns;
+    peers_stat(r->server->peers, r->session, own);
+    free(own);
 }
 
 static void serve(struct remote *r, const struct msg_head *m)

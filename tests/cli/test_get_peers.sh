@@ -7,10 +7,28 @@ start_berthd b --lock off --name b --listen "tcp://127.0.0.1:$port_b" --peers "$
 node_b=$BERTH_NODE
 start_berthd a --lock off --name a --listen "tcp://127.0.0.1:$port_a" --peers "$list"
 head -c 300000 /dev/urandom >"$scratch/in"
-run 0 berth put big "$scratch/in"
+run 0 berth put big "$scratch/in" --segment 64KiB --published
 
+node_a=$BERTH_NODE
 export BERTH_NODE=$node_b
 run 3 berth get big -o "$scratch/got"
+err_has "--peers"
+run 6 berth get big --wait 20ms -o "$scratch/got"
+err_has "within 20.0 ms"
+err_has "--peers"
+run 3 berth stat big
+err_has "--peers"
+run 3 berth exists big
+run 0 berth exists big --peers
+out_has $'yes\tbig'
+run 3 berth exists big nowhere -p --json
+json "[r.get('present') for r in d['results']] == [True, None]"
+run 0 berth stat big --peers
+out_has "size        300000"
+run 3 berth stat big nowhere --peers --json
+json "d['results'][0]['size'] == 300000 and d['results'][0]['slot_bytes'] == 0 and d['results'][0]['segment'] == 65536"
+check "no word of what was asked already" bash -c "! grep -q -- --peers '$scratch/err'"
+run 3 berth get big -o "$scratch/got" # a stat brings nothing
 run 0 berth get big --peers --wait 20s -o "$scratch/got"
 check "the object is whole" cmp -s "$scratch/in" "$scratch/got"
 run 0 berth get big -o "$scratch/got" # it stays
@@ -19,11 +37,29 @@ check "a range of it" cmp -s <(tail -c +1001 "$scratch/in" | head -c 10) "$scrat
 run 3 berth get absent --peers --json -o "$scratch/none"
 failed_as 3 ENOENT
 
+# All homes know of what was put so, from a file or a pipe, when the command returns.
+for i in {1..10}; do
+    BERTH_NODE=$node_a run 0 berth put "file$i" "$scratch/in" --published
+    run 0 berth exists "file$i" --peers
+    "$bin/berth" -n "$node_a" put "pipe$i" --published --json < <(head -c 1000 "$scratch/in") >"$scratch/out" 2>"$scratch/err" ||
+        check "a pipe is put" false
+    json "d['size'] == 1000 and not d['kept']"
+    run 0 berth stat "pipe$i" --peers
+done
+
 # Whether it exists only the other one could say: it is named, to clients without a node too.
 stop_berthd
 run 4 berth get absent --peers --json -o "$scratch/none"
 failed_as 4 BERTH_EUNSURE
 err_has "member 'a'"
+for command in "stat absent --peers" "exists absent --peers"; do
+    # shellcheck disable=SC2086
+    run 4 berth --json $command
+    failed_as 4 BERTH_EUNSURE
+    err_has "member 'a'"
+done
+run 6 berth put alone "$scratch/in" --published -t 300ms --json
+failed_as 6 BERTH_EUNPUBLISHED
 for command in "get absent -o $scratch/none" "get absent --range 0:1 -o $scratch/none" "stat absent" "exists absent"; do
     # shellcheck disable=SC2086
     run 4 berth -n "tcp://127.0.0.1:$port_b" --json $command
