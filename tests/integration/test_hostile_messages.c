@@ -341,7 +341,8 @@ static uint32_t any_message(void)
     m->bytes = bytes;
     m->op = op;
     m->flags =
-        (uint16_t)((draw_below(8) == 0 ? MSG_AGAIN : 0) | (op == MSG_CREATE && draw_below(4) == 0 ? MSG_JOIN : 0));
+        (uint16_t)((draw_below(8) == 0 ? MSG_AGAIN : 0) | (op == MSG_CREATE && draw_below(4) == 0 ? MSG_JOIN : 0) |
+                   (op == MSG_STAT && draw_below(4) == 0 ? MSG_PEERS : 0));
     m->stamp = draw_below(8) ? 0 : draw();
     m->deadline = draw_below(3) ? 0 : (int64_t)(draw() >> 1);
     m->id = draw_below(16) ? draw_below(100000) : draw();

@@ -214,6 +214,42 @@ static void misses(void **state)
     berth_queue_close(q);
 }
 
+/* What a peer's lease says of a key; nothing of it comes here. */
+static void stat_at_peers(void **state)
+{
+    struct berth_view v;
+    struct berth_stat here, there;
+    struct berth_error_info e;
+    (void)state;
+    open_nodes(2);
+    meet(2);
+    put(node[0], "far", 70000);
+    settle(0);
+    const struct berth_key far = key_of("far");
+    assert_int_equal(berth_stat(node[0], far, &here), 0);
+    assert_int_equal(berth_stat(node[1], far, &there), -ENOENT);
+    assert_int_equal(berth_stat_peers(node[1], far, &there, berth_deadline(SECONDS(20))), 0);
+    assert_int_equal(there.size, here.size);
+    assert_int_equal(there.version.counter, here.version.counter);
+    assert_int_equal(there.version.region, here.version.region);
+    assert_int_equal(there.checksum, here.checksum);
+    assert_int_equal(there.segment, here.segment);
+    assert_int_equal(there.key_size, 3);
+    assert_int_equal(there.slot_bytes, 0);
+    assert_int_equal(berth_get(node[1], far, &v, 0, BERTH_NOW), -ENOENT);
+    assert_int_equal(berth_stat_peers(node[0], far, &there, BERTH_NOW), 0); /* it is here */
+    assert_int_equal(there.slot_bytes, here.slot_bytes);
+    assert_int_equal(berth_stat_peers(node[1], far, &there, BERTH_NOW), -ETIMEDOUT);
+    berth_error(node[1], &e);
+    assert_non_null(strstr(e.sentence, "BERTH_NOW"));
+    assert_int_equal(berth_stat_peers(node[1], key_of("none"), &there, berth_deadline(SECONDS(20))), -ENOENT);
+    assert_int_equal(berth_stat_peers(node[1], far, NULL, BERTH_FOREVER), -EINVAL);
+    v = want(node[1], "far", BERTH_PEERS);
+    berth_release(node[1], &v, 1);
+    assert_int_equal(berth_stat_peers(node[1], far, &there, BERTH_FOREVER), 0);
+    assert_true(there.slot_bytes > 0);
+}
+
 static void many_from_all(void **state)
 {
     enum { N = 256 };
@@ -488,7 +524,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(alone),         CASE(bytes_and_version), CASE(large_object),    CASE(misses),
         CASE(many_from_all), CASE(prefixes),          CASE(into_memory),     CASE(queues),
-        CASE(cancelled),     CASE(both_ways_at_once), CASE(owner_is_killed),
+        CASE(cancelled),     CASE(both_ways_at_once), CASE(owner_is_killed), CASE(stat_at_peers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
