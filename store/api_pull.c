@@ -253,6 +253,14 @@ int pull_key(struct berth *b, const struct berth_key *key, unsigned flags, int64
     }
 }
 
+int pull_check_flags(unsigned flags)
+{
+    if ((flags & BERTH_LOCAL) && (flags & BERTH_PEERS)) {
+        return berth_fail(-EINVAL, "BERTH_LOCAL looks here alone, BERTH_PEERS elsewhere too: leave one of them out");
+    }
+    return pull_flags_agree(flags) ? 0 : berth_fail(-EINVAL, "BERTH_FRESH asks peers: set BERTH_PEERS too");
+}
+
 int pull_fail_now(void)
 {
     return berth_fail(-ETIMEDOUT, "it is not here, and with the deadline BERTH_NOW no other node is asked: give them "

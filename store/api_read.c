@@ -11,7 +11,6 @@
 #define GROUP_TRIES 64u
 #define GET_FLAGS (BERTH_VERIFY | BERTH_NO_TOUCH | BERTH_LOCAL | BERTH_WAIT | BERTH_PEERS | BERTH_FRESH)
 #define MANY_FLAGS (GET_FLAGS | BERTH_SAME_GROUP)
-#define NOT_BOTH ((unsigned)(BERTH_LOCAL | BERTH_PEERS))
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
 
@@ -20,13 +19,7 @@ static int check_flags(unsigned flags, unsigned allowed)
     if (flags & ~allowed) {
         return berth_fail(-EINVAL, "flag 0x%x is not known here: leave it out", flags & ~allowed);
     }
-    if ((flags & BERTH_FRESH) && !(flags & BERTH_PEERS)) {
-        return berth_fail(-EINVAL, "BERTH_FRESH asks peers: set BERTH_PEERS too");
-    }
-    if ((flags & NOT_BOTH) == NOT_BOTH) {
-        return berth_fail(-EINVAL, "BERTH_LOCAL looks here alone, BERTH_PEERS elsewhere too: leave one of them out");
-    }
-    return 0;
+    return pull_check_flags(flags);
 }
 
 /* ---- one key ---- */
@@ -34,7 +27,7 @@ static int check_flags(unsigned flags, unsigned allowed)
 static inline bool bad_get(struct berth *b, const struct berth_key *key, const void *out, unsigned flags)
 {
     return !b || !client_lives(b) || !key->data || key->size - 1 >= BERTH_KEY_MAX || !out || (flags & ~GET_FLAGS) ||
-           (flags & PULL_READ_FLAGS) == BERTH_FRESH || (flags & NOT_BOTH) == NOT_BOTH;
+           !pull_flags_agree(flags);
 }
 
 static int refuse_get(struct berth *b, const struct berth_key *key, unsigned flags)

@@ -142,14 +142,13 @@ enum berth_flags {
     BERTH_VERIFY = 1u << 0,     /* get: compare the checksum, of every segment, before returning the view */
     BERTH_NO_TOUCH = 1u << 1,   /* get, prefix: do not count as a use for eviction */
     BERTH_SAME_GROUP = 1u << 2, /* prefix, get_many: all members from one seal, or BERTH_EGROUP */
-    BERTH_LOCAL = 1u << 3,  /* look here, which is the default: -EINVAL with BERTH_PEERS, and on a handle of tcp:, where
-                                   there is no pool */
-    BERTH_WAIT = 1u << 17,  /* get, get_into, get_range, get_many, prefix: wait for a key that is not there until it
+    BERTH_LOCAL = 1u << 3,      /* look here, the default; -EINVAL with BERTH_PEERS, or without a pool (tcp:) */
+    BERTH_WAIT = 1u << 17,      /* get, get_into, get_range, get_many, prefix: wait for a key that is not there until it
                                    is sealed, the last that writes it gives it up or ends, or the deadline. A key that
                                    nobody writes is waited for too: somebody may create it. BERTH_NOW waits for
                                    nothing, BERTH_FOREVER without end. What a call has found stays pinned while it
                                    waits for the rest */
-    BERTH_PEERS = 1u << 16, /* get, get_into, get_range, get_many, prefix: what is not here is pulled from peers
+    BERTH_PEERS = 1u << 16,     /* get, get_into, get_range, get_many, prefix: what is not here is pulled from peers
                                    into this pool, under a lease, and pinned here as any other object. Nothing is asked
                                    where it is here. The deadline is that of the whole call: -ETIMEDOUT; BERTH_NOW asks
                                    nobody, so that what is not here is -ETIMEDOUT, BERTH_FOREVER waits as long as there
@@ -165,9 +164,8 @@ enum berth_flags {
                                    comes. In all other cases the whole object comes into the pool: ranges into memory
                                    that is not registered, and ranges of an object without segments that are to be
                                    verified. */
-    BERTH_FRESH = 1u << 18  /* with BERTH_PEERS, in a replaceable namespace: the home is asked for the newest version
-                                   even though one is here. In others a key has one version, so that what is here is
-                                   the newest: there it is BERTH_PEERS alone, and asks no more */
+    BERTH_FRESH = 1u << 18 /* with BERTH_PEERS, in a replaceable namespace: the home is asked for the newest version
+                                   even though one is here. In others what is here is the newest: nothing is asked */
 };
 #define BERTH_PULL_MAX 256u /* keys of one BERTH_OP_PULL */
 
@@ -380,12 +378,12 @@ struct berth_stat {
 };
 
 /* What the index knows of a key; on a handle of tcp: version, size, checksum, lineage, segment and the key's own
- * fields, the others are 0. Errors: -ENOENT, -EINVAL, BERTH_ENODE, -ETIMEDOUT, there also BERTH_EUNSURE, BERTH_ENOTNOW. */
+ * fields, the others are 0. Errors: -ENOENT, -EINVAL, BERTH_ENODE, -ETIMEDOUT, there BERTH_EUNSURE, BERTH_ENOTNOW. */
 BERTH_API int berth_stat(struct berth *b, struct berth_key key, struct berth_stat *st);
 
 /* The same, and of a key that is not here what a peer's lease on it says: *st is filled as on a handle of tcp:, where
- * slot_bytes is 0. Nothing comes into the pool. The deadline is that of the whole call. Errors: -ENOENT (it is nowhere),
- * -EINVAL, BERTH_EUNSURE, BERTH_ENOTNOW, BERTH_EREADONLY (another user's node), BERTH_ENODE, -ETIMEDOUT. */
+ * slot_bytes is 0. Nothing comes into the pool. The deadline is that of the whole call. Errors: -ENOENT (it is
+ * nowhere), -EINVAL, BERTH_EUNSURE, BERTH_ENOTNOW, BERTH_EREADONLY (another user's node), BERTH_ENODE, -ETIMEDOUT. */
 BERTH_API int berth_stat_peers(struct berth *b, struct berth_key key, struct berth_stat *st, int64_t deadline);
 
 struct berth_entry {

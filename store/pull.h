@@ -8,6 +8,13 @@
 
 /* The flags of a read that concern its pull alone. */
 #define PULL_READ_FLAGS ((unsigned)(BERTH_PEERS | BERTH_FRESH))
+/* Whether a read's flags go together. */
+static inline bool pull_flags_agree(unsigned flags)
+{
+    return (flags & PULL_READ_FLAGS) != BERTH_FRESH && !((flags & BERTH_LOCAL) && (flags & BERTH_PEERS));
+}
+/* Records what is wrong where they do not: -EINVAL, or 0. */
+int pull_check_flags(unsigned flags);
 /* Among the flags of pull_build and pull_build_into: the reply is to have records. Public calls refuse it. */
 #define PULL_WANT_RECORD (1u << 31)
 

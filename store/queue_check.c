@@ -43,11 +43,8 @@ int queue_check(const struct berth_queue *q, const struct berth_op *op)
     if (op->opcode >= BERTH_OPCODES || op->reserved0 || op->offset || (op->flags && !reads)) {
         return berth_fail(-EINVAL, "operation %u is not known, or has a flag or offset that is not", op->opcode);
     }
-    if ((op->flags & PULL_READ_FLAGS) == BERTH_FRESH) {
-        return berth_fail(-EINVAL, "BERTH_FRESH asks peers: set BERTH_PEERS too");
-    }
-    if ((op->flags & BERTH_LOCAL) && (op->flags & BERTH_PEERS)) {
-        return berth_fail(-EINVAL, "BERTH_LOCAL looks here alone, BERTH_PEERS elsewhere too: leave one of them out");
+    if (!pull_flags_agree(op->flags)) {
+        return pull_check_flags(op->flags);
     }
     switch (op->opcode) {
     case BERTH_OP_NOP:

@@ -11,7 +11,7 @@ static const struct {
     {CLI_FAILED, "failure"},
     {CLI_USAGE, "wrong command line"},
     {CLI_NOT_FOUND, "not found"},
-    {CLI_NO_NODE, "node unavailable"},
+    {CLI_NO_NODE, "node unavailable, this one or one that had to be asked"},
     {CLI_REFUSED, "refused: full, busy, held, read-only, over quota, not permitted"},
     {CLI_TIMED_OUT, "timed out"},
 };
