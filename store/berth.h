@@ -344,9 +344,9 @@ BERTH_API int berth_buffer_unregister(struct berth *b, uint32_t id);
 BERTH_API long berth_prefix(struct berth *b, const struct berth_key *keys, size_t n, struct berth_view *v,
                             unsigned flags, int64_t deadline);
 
-/* Which of n keys are ready to be read: present[i] 1 or 0. Pins nothing, touches nothing. Returns how many are.
- * Errors: -EINVAL, BERTH_EFORKED. On a handle of tcp: the owners are asked, within the handle's time-out; also
- * BERTH_EUNSURE, BERTH_ENODE, -ETIMEDOUT: then present[] says nothing. */
+/* Which of n keys are ready to be read: present[i] 1 or 0. Pins nothing, touches nothing. Returns how many are. Peers
+ * are not asked: berth_stat_peers does that. Errors: -EINVAL, BERTH_EFORKED. On a handle of tcp: the owners are asked,
+ * within the handle's time-out; also BERTH_EUNSURE, BERTH_ENODE, -ETIMEDOUT: then present[] says nothing. */
 BERTH_API long berth_exists(struct berth *b, const struct berth_key *keys, size_t n, uint8_t *present, unsigned flags);
 
 /* Releases n views; those whose data is NULL are passed over, so a whole batch can be given. data becomes NULL. Any

@@ -55,7 +55,7 @@ enum msg_flags {
     MSG_AGAIN = 1,    /* request: sent again after a re-attach */
     MSG_HAS_MORE = 2, /* reply: ask again with the next cursor; sys/socket.h has a MSG_MORE of its own */
     MSG_JOIN = 4,     /* CREATE: no draft of a key that is being written, but MSG_WRITING */
-    MSG_PEERS = 8     /* STAT: of what is not here what a lease at a peer says; BERTH_KEPT: it has come meanwhile */
+    MSG_PEERS = 16    /* STAT: of what is not here what a lease at a peer says; BERTH_KEPT: it has come meanwhile */
 };
 #define MSG_WRITING 2 /* status of such a CREATE; figure[1] of one that went on */
 

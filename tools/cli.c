@@ -350,9 +350,13 @@ bool cli_has_peers(struct berth *b)
     return has;
 }
 
+/* Asked once for all keys. */
 const char *cli_missing(struct berth *b, bool asked_peers)
 {
-    return !asked_peers && cli_has_peers(b) ? "no such key on this node: --peers asks its peers, too" : CLI_NO_KEY;
+    static int has = -1;
+    if (has < 0 && !asked_peers)
+        has = cli_has_peers(b);
+    return !asked_peers && has ? "no such key on this node: --peers asks its peers, too" : CLI_NO_KEY;
 }
 
 /* ---- keys ---- */

@@ -177,7 +177,7 @@ static int fail_get(const struct get *g, struct berth *b, int error, const struc
     if (!g->wait_ns)
         return cli_fail(error, key->text, "its node or a peer did not answer in time: allow more (-t)");
     bool hint = !g->peers && cli_has_peers(b);
-    snprintf(sentence, sizeof sentence, "nobody put it within %s: allow more time (--wait)%s",
+    snprintf(sentence, sizeof sentence, "it did not come within %s: allow more time (--wait)%s",
              cli_time(in, (uint64_t)g->wait_ns), hint ? ", or ask the node's peers, too (--peers)" : "");
     return cli_fail(error, key->text, sentence);
 }
