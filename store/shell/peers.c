@@ -116,6 +116,8 @@ static void make_identity(struct peers *p)
     me->incarnation = s->region.incarnation;
     me->pool_bytes = s->region.pool.bytes;
     me->revision = p->revision;
+    me->tombstone_ns = s->settings.tombstone_ns;
+    me->fresh_ns = s->settings.fresh_ns;
     struct member *own = &p->members[p->self];
     memcpy(own->region, me->region, sizeof own->region);
     own->region_id = me->region_id;

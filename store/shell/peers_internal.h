@@ -96,7 +96,7 @@ struct link {
     char why[TRANSPORT_WHY_MAX]; /* of its end */
     int64_t peers_now;           /* CLOCK_MONOTONIC ns of its last event */
     int64_t linger;              /* CLOCK_MONOTONIC ns; INT64_MAX: not closing */
-    struct peer_identity other;  /* from HELLO, once up */
+    struct peer_identity other;  /* from HELLO, once up, or once it has ended; node is empty: it has not said */
     uint8_t *backlog;            /* messages that the transport had no room for, each with its u32 length before it */
     size_t backlog_used, backlog_room, backlog_at;
     struct peer_command stash[PEER_QUEUE]; /* commands that stood before a message of ours in the queue */
