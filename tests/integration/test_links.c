@@ -285,6 +285,32 @@ static void test_another_name(void **unused)
 
 /* ---- configuration ---- */
 
+/* A node whose entry in the list is not where it listens says so, in the log and in its status. */
+static void test_listens_elsewhere(void **unused)
+{
+    (void)unused;
+    char listen[40], sentence[120];
+    make_list(1);
+    snprintf(listen, sizeof listen, "tcp://127.0.0.1:%u", free_port());
+    snprintf(sentence, sizeof sentence, "listens on %s, but its entry in the list", listen);
+    daemon_start(&node[0], flags(names[0], list, (const char *[]){"--listen", listen, NULL}));
+    assert_true(daemon_says(&node[0], sentence, SOON_MS));
+    expect_why(0, 0, sentence);
+    daemon_end(&node[0]);
+    start(0);
+    json_t *why = field_of(&node[0], names[0], "why");
+    assert_string_equal(json_string_value(why), "");
+    json_decref(why);
+    daemon_end(&node[0]);
+    snprintf(list, sizeof list, "%s=tcp://localhost:%u", names[0], port[0]); /* a name: the port is the same */
+    snprintf(listen, sizeof listen, "tcp://127.0.0.1:%u", port[0]);
+    daemon_start(&node[0], flags(names[0], list, (const char *[]){"--listen", listen, NULL}));
+    why = field_of(&node[0], names[0], "why");
+    assert_string_equal(json_string_value(why), "");
+    json_decref(why);
+    daemon_end(&node[0]);
+}
+
 static void expect_start(const char *const *extra, int code, const char *sentence)
 {
     struct daemon d = {0};
@@ -408,6 +434,7 @@ int main(void)
         cmocka_unit_test(test_another_cluster),
         cmocka_unit_test(test_another_list),
         cmocka_unit_test(test_another_memory),
+        cmocka_unit_test(test_listens_elsewhere),
         cmocka_unit_test(test_another_name),
         cmocka_unit_test(test_addresses),
         cmocka_unit_test(test_port_is_taken),

@@ -160,7 +160,7 @@ static void bad_values(void **unused)
     assert_int_equal(set("socket", path, ORIGIN_FLAG), -EINVAL);
     assert_int_equal(set("pools", "1G", ORIGIN_FLAG), -ENOENT);
     assert_non_null(strstr(why, "'pools'"));
-    assert_non_null(strstr(why, "max-objects"));
+    assert_non_null(strstr(why, "`berthd --help` and `man berthd` list them all"));
     assert_int_equal(set("pool", "\x1b[2J", ORIGIN_FLAG), -EINVAL);
     assert_non_null(strstr(why, "\\x1b[2J"));
 }
@@ -243,6 +243,7 @@ static void shown_reads_back(void **unused)
     char value[300];
     settings_init(&s);
     assert_int_equal(set("class", "300K,68K", ORIGIN_FLAG), 0);
+    assert_int_equal(set("replaceable", "chat,kv.a", ORIGIN_FLAG), 0);
     assert_int_equal(set("pool", "66M", ORIGIN_FLAG), 0);
     assert_int_equal(set("high", "33.3%", ORIGIN_FLAG), 0);
     assert_int_equal(set("quarantine", "1500us", ORIGIN_FLAG), 0);
@@ -266,10 +267,11 @@ static void defaults_are_as_documented(void **unused)
     settings_init(&s);
     snprintf(expected, sizeof expected, "/dev/shm/berth-%u", (unsigned)geteuid());
     assert_string_equal(s.region, expected);
+    assert_string_equal(s.listen, "off");
     for (unsigned i = 0; i < settings_count; i++) {
         const char *name = settings_table[i].name, *fallback = settings_table[i].fallback;
         assert_true(*settings_table[i].doc != '\0' && *settings_table[i].value != '\0' && *fallback != '\0');
-        if (i >= 2 && strcmp(name, "name") != 0) {
+        if (i >= 2 && strcmp(name, "name") != 0 && strcmp(name, "listen") != 0) {
             assert_int_equal(set(name, fallback, ORIGIN_DEFAULT), 0);
             settings_value(&s, i, value, sizeof value);
             assert_true(*value != '\0');
@@ -325,6 +327,42 @@ static void namespaces(void **unused)
         assert_int_equal(settings_namespace(&s, name, "replaceable", "yes", "f:5", why, sizeof why), 0);
     }
     assert_int_equal(settings_namespace(&s, "more", "replaceable", "yes", "f:6", why, sizeof why), -EINVAL);
+}
+
+static bool replaces(const char *name)
+{
+    for (uint32_t i = 0; i < s.n_namespaces; i++) {
+        if (strcmp(s.namespaces[i].name, name) == 0)
+            return s.namespaces[i].replaceable;
+    }
+    return false;
+}
+
+/* As one setting too, for URLs, flags and variables, which have no sections; it wins over a section. */
+static void replaceable_setting(void **unused)
+{
+    (void)unused;
+    char value[64], many[8 * (SETTINGS_NAMESPACES + 1)] = "";
+    settings_init(&s);
+    assert_int_equal(set("replaceable", "chat,kv.a", ORIGIN_URL), 0);
+    assert_int_equal(set("replaceable", "kv.b", ORIGIN_URL), 0);
+    assert_int_equal(settings_namespace(&s, "chat", "replaceable", "no", "f:1", why, sizeof why), 0);
+    assert_int_equal(settings_namespace(&s, "kv.c", "replaceable", "yes", "f:2", why, sizeof why), 0);
+    assert_int_equal(settings_namespace(&s, "kv.d", "replaceable", "no", "f:3", why, sizeof why), 0);
+    assert_int_equal(set("replaceable", "ignored", ORIGIN_FILE), 0);
+    assert_true(replaces("chat") && replaces("kv.a") && replaces("kv.b") && replaces("kv.c"));
+    assert_false(replaces("kv.d") || replaces("ignored"));
+    settings_value(&s, settings_count - 1, value, sizeof value);
+    assert_string_equal(value, "chat,kv.a,kv.b,kv.c");
+    assert_int_equal(set("replaceable", "a b", ORIGIN_URL), -EINVAL);
+    assert_int_equal(set("replaceable", "a,,b", ORIGIN_URL), -EINVAL);
+    assert_non_null(strstr(why, "write none, or names"));
+    for (unsigned i = 0; i <= SETTINGS_NAMESPACES; i++)
+        snprintf(many + strlen(many), sizeof many - strlen(many), "%sn%u", i ? "," : "", i);
+    settings_init(&s);
+    assert_int_equal(set("replaceable", many, ORIGIN_URL), -EINVAL);
+    assert_non_null(strstr(why, "256 namespaces"));
+    assert_int_equal(s.n_namespaces, 0);
 }
 
 static int finish_with(const char *name, const char *peers, const char *listen)
@@ -417,12 +455,19 @@ static void peers_in_a_file(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a12_size_units),     cmocka_unit_test(later_origins_win),
-        cmocka_unit_test(classes_are_a_list), cmocka_unit_test(bad_values),
-        cmocka_unit_test(good_values),        cmocka_unit_test(finish_resolves),
-        cmocka_unit_test(shown_reads_back),   cmocka_unit_test(defaults_are_as_documented),
-        cmocka_unit_test(peers_are_a_list),   cmocka_unit_test(peers_in_a_file),
-        cmocka_unit_test(namespaces),         cmocka_unit_test(shares_are_shown_as_said),
+        cmocka_unit_test(a12_size_units),
+        cmocka_unit_test(later_origins_win),
+        cmocka_unit_test(classes_are_a_list),
+        cmocka_unit_test(bad_values),
+        cmocka_unit_test(good_values),
+        cmocka_unit_test(finish_resolves),
+        cmocka_unit_test(shown_reads_back),
+        cmocka_unit_test(defaults_are_as_documented),
+        cmocka_unit_test(peers_are_a_list),
+        cmocka_unit_test(peers_in_a_file),
+        cmocka_unit_test(namespaces),
+        cmocka_unit_test(replaceable_setting),
+        cmocka_unit_test(shares_are_shown_as_said),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
