@@ -80,10 +80,8 @@ enum berth_error_code {
 #undef BERTH_ERROR_ENUM
 };
 
-/* berth_put and berth_create return this where the key exists and was kept. */
-#define BERTH_KEPT 1
-/* In the status of a draft after berth_create: another draft of the key was open at that moment. */
-#define BERTH_WRITING 2
+#define BERTH_KEPT 1    /* of berth_put and berth_create: the key exists and was kept */
+#define BERTH_WRITING 2 /* in the status of a draft after berth_create: another draft of the key was open then */
 
 struct berth;       /* a handle on one node */
 struct berth_queue; /* completions of asynchronous operations */
@@ -139,33 +137,28 @@ struct berth_draft {
 };
 #define BERTH_HAS_CHECKSUM 1u
 
-/* What a call that reads does beside looking here; or them together. Which call takes which is said with each. */
+/* What reads do beside looking here; or them together. Reads: get, get_into, get_range, get_many, prefix. */
 enum berth_flags {
-    BERTH_VERIFY = 1u << 0,     /* get, get_into, get_range, get_many, prefix: compare the checksum, of every segment,
-                                   before returning; get_range: of those segments that it touches */
-    BERTH_NO_TOUCH = 1u << 1,   /* get, get_into, get_range, get_many, prefix: do not count as a use for eviction */
+    BERTH_VERIFY = 1u << 0,     /* reads: compare the checksum, of all segments (get_range: of those that it touches) */
+    BERTH_NO_TOUCH = 1u << 1,   /* reads: do not count as a use for eviction */
     BERTH_SAME_GROUP = 1u << 2, /* prefix, get_many: all members from one seal, or BERTH_EGROUP */
-    BERTH_LOCAL = 1u << 3,  /* get, get_into, get_range, get_many, prefix, exists: look here only, as without a flag */
-    BERTH_WAIT = 1u << 17,  /* get, get_into, get_range, get_many, prefix: wait for a key that is not there until it
-                                   is sealed, the last that writes it gives it up or ends, or the deadline. A key that
-                                   nobody writes is waited for too: somebody may create it. BERTH_NOW waits for
-                                   nothing, BERTH_FOREVER without end. What a call has found stays pinned while it
-                                   waits for the rest */
-    BERTH_PEERS = 1u << 16, /* get, get_into, get_range, get_many, prefix: what is not here is pulled from peers
-                                   into this pool, under a lease, and pinned here as any other object. Nothing is asked
-                                   where it is here. The deadline is that of the whole call: -ETIMEDOUT; BERTH_NOW asks
-                                   nobody, BERTH_FOREVER waits as long as there is somebody to ask. Without peers what
-                                   is not here is -ENOENT. Errors: see berth_get.
-                                   With BERTH_VERIFY what comes is compared with its checksum on its way, whatever the
-                                   node's setting `verify` is. get_into and get_range of an embedded node, or into a
-                                   registered buffer, need no room in the pool: the bytes go straight into the
-                                   caller's memory, which may have been written on an error. There, ranges of an object
-                                   with segments are proved by the segments that they touch, and nothing else of it
-                                   comes. In all other cases the whole object comes into the pool: ranges into memory
-                                   that is not registered, and ranges of an object without segments that are to be
-                                   verified. */
-    BERTH_FRESH = 1u << 18  /* with BERTH_PEERS (else -EINVAL), in a replaceable namespace: the home is asked for the
-                              newest version even though one is here. In others it changes nothing */
+    BERTH_LOCAL = 1u << 3,      /* reads, exists: look here only, as without a flag */
+    /* reads: wait for a key that is not there until it is sealed, the last that writes it gives it up or ends, or the
+     * deadline. A key that nobody writes is waited for too: somebody may create it. BERTH_NOW waits for nothing,
+     * BERTH_FOREVER without end. What a call has found stays pinned while it waits for the rest */
+    BERTH_WAIT = 1u << 17,
+    /* reads: what is not here is pulled from peers into this pool, under a lease, and pinned here as any other object.
+     * Nothing is asked where it is here. The deadline is that of the whole call: -ETIMEDOUT; BERTH_NOW asks nobody,
+     * BERTH_FOREVER waits as long as there is somebody to ask. Without peers what is not here is -ENOENT. Errors: see
+     * berth_get. With BERTH_VERIFY what comes is compared with its checksum on its way, whatever the node's setting
+     * `verify` is. get_into and get_range of an embedded node, or into a registered buffer, need no room in the pool:
+     * the bytes go straight into the caller's memory, which may have been written on an error. There, ranges of an
+     * object with segments are proved by the segments that they touch, and nothing else of it comes. In all other cases
+     * the whole object comes into the pool: ranges into memory that is not registered, and ranges of an object without
+     * segments that are to be verified. */
+    BERTH_PEERS = 1u << 16,
+    BERTH_FRESH = 1u << 18 /* with BERTH_PEERS, else -EINVAL: in a replaceable namespace ask the home for the newest
+                              version even though one is here */
 };
 #define BERTH_PULL_MAX 256u /* keys of one BERTH_OP_PULL */
 
@@ -193,8 +186,7 @@ struct berth_put_opts {
                          BERTH_SEGMENTS_MAX of them. Each then has a checksum of its own, and a range can be verified
                          without the rest. 0: one checksum for all of it */
     uint32_t flags;   /* BERTH_JOIN, for berth_create; BERTH_PUBLISHED */
-    int64_t
-        deadline; /* how long to wait for room, with BERTH_JOIN for the other writer, with BERTH_PUBLISHED for homes;
+    int64_t deadline; /* to wait for room, with BERTH_JOIN for the other writer, with BERTH_PUBLISHED for homes;
                          BERTH_NOW: no longer than an eviction takes, and for no writer and no home */
     uint64_t reserved[4];
 };
@@ -232,9 +224,8 @@ BERTH_API int berth_open(struct berth **b, const char *node, const struct berth_
 BERTH_API void berth_close(struct berth *b);
 
 /* A namespace's id (*ns), registered at the node if it is new. name: 1 to 63 bytes of [a-zA-Z0-9._-]; "" is the
- * default, 0. The id follows from the name and is the same on every node.
- * Errors: -EINVAL, -EEXIST (another namespace has that id: choose another name), BERTH_ENODE, BERTH_EINDEXFULL,
- * BERTH_EREADONLY (a new name, by a reader). */
+ * default, 0. The id follows from the name and is the same on every node. Errors: -EINVAL, -EEXIST (another namespace
+ * has that id: choose another name), BERTH_ENODE, BERTH_EINDEXFULL, BERTH_EREADONLY (a new name, by a reader). */
 BERTH_API int berth_namespace(struct berth *b, const char *name, uint32_t *ns);
 
 /* Puts an object whole: copies size bytes from data into the pool with their checksum, and seals. data may be NULL for
@@ -326,9 +317,8 @@ BERTH_API long berth_get_range(struct berth *b, struct berth_key key, const stru
  * closed afterwards. *id names the buffer until berth_buffer_unregister. A destination belongs to the node until the
  * call that names it returns; after BERTH_ENODE or -ETIMEDOUT of such a call it may be written until the buffer is
  * unregistered or the handle closed. Over a restart of the node the library registers it anew. At most 64 buffers of
- * 256 GiB together for a handle.
- * Errors: -EINVAL, -EPERM (no seal), -EEXIST (it overlaps another), BERTH_EQUOTA, BERTH_EREADONLY, -EMFILE, -ENOMEM,
- * BERTH_ENODE, BERTH_EFORKED. */
+ * 256 GiB together for a handle. Errors: -EINVAL, -EPERM (no seal), -EEXIST (it overlaps another), BERTH_EQUOTA,
+ * BERTH_EREADONLY, -EMFILE, -ENOMEM, BERTH_ENODE, BERTH_EFORKED. */
 BERTH_API int berth_buffer_register(struct berth *b, int fd, uint64_t offset, void *data, size_t size, uint32_t *id);
 
 /* Makes size bytes of such memory, zeroed, mapped at *data, and registers them under *id. unregister unmaps them.
@@ -351,9 +341,8 @@ BERTH_API long berth_prefix(struct berth *b, const struct berth_key *keys, size_
                             unsigned flags, int64_t deadline);
 
 /* Which of n keys are ready to be read: present[i] 1 or 0. Pins nothing, touches nothing. flags: 0 or BERTH_LOCAL.
- * Returns how many are.
- * Errors: -EINVAL, BERTH_EFORKED. On a handle of tcp: the owners are asked, within the handle's time-out; also
- * BERTH_EUNSURE, BERTH_ENODE, -ETIMEDOUT: then present[] says nothing. */
+ * Returns how many are. Errors: -EINVAL, BERTH_EFORKED. On a handle of tcp: the owners are asked, within the handle's
+ * time-out; also BERTH_EUNSURE, BERTH_ENODE, -ETIMEDOUT: then present[] says nothing. */
 BERTH_API long berth_exists(struct berth *b, const struct berth_key *keys, size_t n, uint8_t *present, unsigned flags);
 
 /* Releases n views; those whose data is NULL are passed over, so a whole batch can be given. data becomes NULL. Any
@@ -423,9 +412,8 @@ BERTH_API int berth_remove(struct berth *b, struct berth_key key, const struct b
 
 /* Holds a key under a label, 1 to 63 bytes: never evicted nor removed until dropped or ttl_ns (0: no end) of real time
  * has passed, also over restarts of the node. The same label again renews it. A hold stays with the key when it is
- * replaced.
- * Errors: -ENOENT, -EINVAL, BERTH_EHOLDS (16 a key), BERTH_EINDEXFULL, BERTH_EREADONLY, BERTH_ENODE, BERTH_EUNKNOWN,
- * -ETIMEDOUT. */
+ * replaced. Errors: -ENOENT, -EINVAL, BERTH_EHOLDS (16 a key), BERTH_EINDEXFULL, BERTH_EREADONLY, BERTH_ENODE,
+ * BERTH_EUNKNOWN, -ETIMEDOUT. */
 BERTH_API int berth_hold(struct berth *b, struct berth_key key, const char *label, int64_t ttl_ns);
 
 /* Drops a hold. Errors: -ENOENT (no such key or label), BERTH_EREADONLY, BERTH_ENODE, BERTH_EUNKNOWN, -ETIMEDOUT. */
@@ -498,14 +486,12 @@ enum berth_phase {
 
 /* What moved an operation's bytes. */
 struct berth_record {
-    char source[64];     /* name of the node that they came from; empty: none */
-    char transport[16];  /* over what: "tcp"; empty: nothing came */
-    uint64_t bytes;      /* of payload that came over the transport, in vain too */
-    uint64_t copied;     /* of these, copied into their destination by a CPU of this host: over tcp all, by the
-                                       kernel out of its socket buffers */
-    uint64_t copied_out; /* bytes that the caller's own thread then copied out of the pool: GET_INTO and
-                                       GET_RANGE without an embedded node */
-    uint64_t lease;      /* the owner's number of the lease; 0: none */
+    char source[64];                /* name of the node that they came from; empty: none */
+    char transport[16];             /* over what: "tcp"; empty: nothing came */
+    uint64_t bytes;                 /* of payload that came over the transport, in vain too */
+    uint64_t copied;                /* of these, copied into place by a CPU of this host: over tcp all, by the kernel */
+    uint64_t copied_out;            /* that the caller's thread then copied out of the pool: GET_INTO, GET_RANGE */
+    uint64_t lease;                 /* the owner's number of the lease; 0: none */
     int64_t phase_ns[BERTH_PHASES]; /* enum berth_phase; all 0 where nothing was asked */
     uint32_t flags;                 /* BERTH_RECORD_VERIFIED, _SHARED, _LOCAL */
     uint32_t member;                /* place of the source in the list of members; 65,535: none */
