@@ -7,8 +7,8 @@
  *   peers_home_confirm.c  what this node still has after it was away for long
  *   peers_home_report.c   what is said of it
  *
- * The table has room for what home_bounds says of the slots that the pool can have: with 2 homes at most 704 bytes a
- * slot and 8 for each of its buckets, a sixth of a pool of 4 KiB slots.
+ * The table has room for what home_bounds says of the slots that the pool can have: with 2 homes at most 672 bytes a
+ * slot and 8 for each of its buckets, less than a fifth of a pool of 4 KiB slots.
  */
 #ifndef BERTH_SHELL_PEERS_HOME_INTERNAL_H
 #define BERTH_SHELL_PEERS_HOME_INTERNAL_H
