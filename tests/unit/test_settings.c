@@ -1,6 +1,7 @@
 /* test_settings.c: case A12 (sizes mean the same wherever they are written), precedence, every setting's bad values,
  * and that what is shown can be read back. */
 #include "store/berth.h"
+#include "store/shell/peers.h"
 #include "store/shell/settings.h"
 
 #include <errno.h>
@@ -338,6 +339,20 @@ static bool replaces(const char *name)
     return false;
 }
 
+/* What the start asks a cgroup for: the home's table, where there are others, by the slots that the pool can have. */
+static void home_is_counted(void **unused)
+{
+    (void)unused;
+    uint64_t pool = UINT64_C(64) << 20, all;
+    settings_init(&s);
+    assert_int_equal(peers_home_bytes(16384, pool, &s), 0);
+    assert_int_equal(set("peers", "a=tcp://127.0.0.1:1,b=tcp://127.0.0.1:2", ORIGIN_URL), 0);
+    all = peers_home_bytes(16384, pool, &s);
+    assert_true(all > 16384u * 4 * 168 && all < pool / 5);
+    assert_int_equal(peers_home_bytes(1u << 30, pool, &s), all); /* no more slots than pages */
+    assert_true(peers_home_bytes(8192, pool, &s) < all / 2 + 4096);
+}
+
 /* As one setting too, for URLs, flags and variables, which have no sections; it wins over a section. */
 static void replaceable_setting(void **unused)
 {
@@ -455,19 +470,13 @@ static void peers_in_a_file(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a12_size_units),
-        cmocka_unit_test(later_origins_win),
-        cmocka_unit_test(classes_are_a_list),
-        cmocka_unit_test(bad_values),
-        cmocka_unit_test(good_values),
-        cmocka_unit_test(finish_resolves),
-        cmocka_unit_test(shown_reads_back),
-        cmocka_unit_test(defaults_are_as_documented),
-        cmocka_unit_test(peers_are_a_list),
-        cmocka_unit_test(peers_in_a_file),
-        cmocka_unit_test(namespaces),
-        cmocka_unit_test(replaceable_setting),
-        cmocka_unit_test(shares_are_shown_as_said),
+        cmocka_unit_test(a12_size_units),     cmocka_unit_test(later_origins_win),
+        cmocka_unit_test(classes_are_a_list), cmocka_unit_test(bad_values),
+        cmocka_unit_test(good_values),        cmocka_unit_test(finish_resolves),
+        cmocka_unit_test(shown_reads_back),   cmocka_unit_test(defaults_are_as_documented),
+        cmocka_unit_test(peers_are_a_list),   cmocka_unit_test(peers_in_a_file),
+        cmocka_unit_test(namespaces),         cmocka_unit_test(replaceable_setting),
+        cmocka_unit_test(home_is_counted),    cmocka_unit_test(shares_are_shown_as_said),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
