@@ -151,11 +151,7 @@ enum berth_flags {
      * Nothing is asked where it is here. The deadline is that of the whole call: -ETIMEDOUT; BERTH_NOW asks nobody,
      * BERTH_FOREVER waits as long as there is somebody to ask. Without peers what is not here is -ENOENT. Errors: see
      * berth_get. With BERTH_VERIFY what comes is compared with its checksum on its way, whatever the node's setting
-     * `verify` is. get_into and get_range of an embedded node, or into a registered buffer, need no room in the pool:
-     * the bytes go straight into the caller's memory, which may have been written on an error. There, ranges of an
-     * object with segments are proved by the segments that they touch, and nothing else of it comes. In all other cases
-     * the whole object comes into the pool: ranges into memory that is not registered, and ranges of an object without
-     * segments that are to be verified. */
+     * `verify` is. get_into and get_range may need no room in the pool: see berth_get_range */
     BERTH_PEERS = 1u << 16,
     BERTH_FRESH = 1u << 18 /* with BERTH_PEERS, else -EINVAL: in a replaceable namespace ask the home for the newest
                               version even though one is here */
@@ -300,10 +296,13 @@ struct berth_range {
 
 /* Copies n ranges, 1 to BERTH_RANGES_MAX, of one object into the caller's memory, all of one version, and releases it.
  * They may overlap in the object and come in any order. flags as berth_get; BERTH_VERIFY verifies the segments that the
- * ranges touch and no others, of an object without segments all of it. Returns the bytes copied. Errors as berth_get;
- * -ERANGE: a range goes beyond the object (figures: the object's size, the range's index, its offset and size). On an
- * error nothing is copied, but on a handle of tcp: as with berth_get_into. There BERTH_OP_GET_RANGE takes at most 1,024
- * ranges, and with BERTH_VERIFY only such as can be verified alone, else -EOPNOTSUPP. */
+ * ranges touch and no others, of an object without segments all of it. With BERTH_PEERS ranges of an object with
+ * segments come alone into memory of an embedded node or a registered buffer, as get_into does: straight, with no room
+ * in the pool, and an error may leave some of them. Into other memory, and to verify an object without segments, all of
+ * it comes into the pool. Returns the bytes copied. Errors as berth_get; -ERANGE: a range goes beyond the object
+ * (figures: the object's size, the range's index, its offset and size). Other errors copy nothing, but on a
+ * handle of tcp: as with berth_get_into. There BERTH_OP_GET_RANGE takes at most 1,024 ranges, and with BERTH_VERIFY
+ * only such as can be verified alone, else -EOPNOTSUPP. */
 BERTH_API long berth_get_range(struct berth *b, struct berth_key key, const struct berth_range *ranges, size_t n,
                                unsigned flags, int64_t deadline);
 
