@@ -8,18 +8,26 @@
 
 /* ---- opening ---- */
 
+static void bounds(struct home_config *c, uint64_t headers, uint64_t pool_bytes, uint32_t homes)
+{
+    uint64_t pages = pool_bytes / PAGE_BYTES;
+    home_bounds(c, headers < pages ? headers : pages, homes);
+}
+
+uint64_t peers_home_bytes(uint64_t headers, uint64_t pool_bytes, const struct settings *s)
+{
+    struct home_config c = {0};
+    if (s->n_peers < 2)
+        return 0;
+    bounds(&c, headers, pool_bytes, s->homes);
+    return home_memory(&c);
+}
+
 static struct home_config table_config(const struct peers *p)
 {
     const struct server *s = p->server;
-    uint64_t objects = s->settings.max_objects ? s->settings.max_objects : s->region.super->max_headers;
     struct home_config c = {.life = home_life_of(&p->identity), .tombstone_ns = s->settings.tombstone_ns};
-    c.max_bytes = s->region.pool.bytes / HOME_POOL_SHARE;
-    c.max_bytes = c.max_bytes < HOME_BYTES_MIN ? HOME_BYTES_MIN : c.max_bytes;
-    c.max_entries = 2u * s->settings.homes * objects;
-    if (c.max_entries > c.max_bytes / HOME_ENTRY_BYTES)
-        c.max_entries = c.max_bytes / HOME_ENTRY_BYTES;
-    if (c.max_entries == 0)
-        c.max_entries = 1;
+    bounds(&c, s->region.super->max_headers, s->region.pool.bytes, s->settings.homes);
     return c;
 }
 
@@ -146,7 +154,7 @@ int64_t home_part_timer(const struct peers *p)
     home_stat(h->home, &st);
     int64_t at = publish_timer(h->publish), confirm = home_confirm_timer(h);
     at = confirm < at ? confirm : at;
-    at = h->renew_at < at ? h->renew_at : at;
+    at = !h->confirm && h->renew_at < at ? h->renew_at : at; /* nothing is renewed before it is confirmed */
     at = h->touch_at < at ? h->touch_at : at;
     at = h->wait_at < at ? h->wait_at : at;
     return st.entries && h->next_sweep < at ? h->next_sweep : at;
@@ -156,6 +164,7 @@ int64_t home_part_timer(const struct peers *p)
 static void touch(struct home_part *h, int64_t now)
 {
     bool any = false;
+    home_confirm_touch(h);
     for (uint32_t i = 0; i < h->peers->n_members; i++)
         any = any || h->peers->members[i].link;
     h->touch_at = now + h->peers->server->settings.tombstone_ns / HOME_TOUCH_SHARE;
@@ -208,7 +217,8 @@ void home_part_up(struct peers *p, uint16_t number, const struct peer_identity *
         return;
     }
     home_reachable(h->home, number, true);
-    publish_up(h->publish, number, life, peers_mono(p));
+    if (!home_confirm_returned(h, number, life))
+        publish_up(h->publish, number, life, peers_mono(p));
     h->touch_at = 0;
     p->again = true;
 }
@@ -220,6 +230,7 @@ void home_part_down(struct peers *p, uint16_t number, uint32_t serial, int32_t s
     if (!h || number >= p->n_members)
         return;
     publish_down(h->publish, number, peers_mono(p));
+    home_confirm_gone(h, number);
     home_reachable(h->home, number, false);
     p->again = true;
 }
