@@ -169,6 +169,10 @@ void request_create(struct node *n, struct session *s, const struct msg_head *m,
     struct key_ref key = {.data = p + 1, .size = p->object.key_size, .ns = p->object.ns};
     struct key_hash hash = lookup_hash(n->c.super->hash_seed, key);
     bool there = key_slot(n, hash, key, NULL) != SLOT_NONE;
+    if (there && !names_replaceable(n, p->object.ns) && pending_has(&n->pending, hash.home)) {
+        session_stall(n, s, m, taken); /* it may be about to go */
+        return;
+    }
     if (there && !names_replaceable(n, p->object.ns)) {
         n->counters[NODE_KEPT]++;
         reply_add(n, s->id, m, BERTH_KEPT, 0);
