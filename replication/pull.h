@@ -55,7 +55,8 @@ enum pull_destination {
 
 enum pull_flags {
     PULL_VERIFY = 1u << 0, /* always; without it 1 in `sample` */
-    PULL_WAIT = 1u << 1,   /* a key that is not there yet: ask again until the deadline */
+    PULL_WAIT = 1u << 1,   /* a key that is not there yet, or not to be found for want of a member: ask again until the
+                              deadline, which is -ETIMEDOUT in both cases */
     PULL_FRESH = 1u << 2,  /* ask the home, use no lease of earlier */
     PULL_PREFIX = 1u << 3  /* keys in order: only the longest run that is there */
 };
@@ -318,6 +319,8 @@ struct pull_config {
     int64_t wait_min_ns, wait_max_ns; /* WAIT: pauses, doubled; 0: 1 ms, 100 ms */
     /* Whether the local pool has the key by now: asked where it is nowhere else. NULL: never. */
     bool (*here)(void *env, const struct pull_key *key);
+    /* Whether a member that can't be asked won't be there later: asked where a WAIT would go on. NULL: never. */
+    bool (*hopeless)(void *env);
     bool watch;                                 /* the shell takes CMD_PULL_WATCH */
     uint64_t window_bytes, source_window_bytes; /* in flight in all, from one member; 0: 64 MiB, 32 MiB. READs of up to
                                                    64 KiB have an eighth of each besides */

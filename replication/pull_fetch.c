@@ -215,8 +215,9 @@ static bool promote(struct fetch *f)
     return any;
 }
 
-/* WAIT: a key that is nowhere, or is being written, may come. Others that share the transfer are told now. */
-static bool pause_fetch(struct puller *p, struct fetch *f)
+/* WAIT: a key that is nowhere, or is being written, may come, and so may a member that could not be asked. Others that
+ * share the transfer are told now. */
+static bool pause_fetch(struct puller *p, struct fetch *f, int told)
 {
     if (f->lost && f->last_look) {
         return false;
@@ -226,7 +227,7 @@ static bool pause_fetch(struct puller *p, struct fetch *f)
         struct item *i = CONTAINER(n, struct item, node);
         bool waits = i->request->flags & PULL_WAIT;
         if (i->round <= f->round && !waits && f->destination == PULL_REPLICA) {
-            fetch_detach(p, f, i, -ENOENT);
+            fetch_detach(p, f, i, told);
         } else if (!waits && f->destination == PULL_BUFFER) {
             return false;
         }
@@ -235,6 +236,7 @@ static bool pause_fetch(struct puller *p, struct fetch *f)
         return false;
     }
     memset(f->avoid, 0, sizeof f->avoid);
+    f->worst = 0;
     bool later = promote(f);
     if (later || f->lost) { /* what was under way may have missed what came before the loss */
         f->last_look = f->lost;
@@ -273,21 +275,28 @@ static bool is_here(struct puller *p, const struct fetch *f)
     return p->config.here && !f->fresh && p->config.here(p->config.env, &k);
 }
 
+/* What is not known now may be known later, but for a client that reaches nobody, or the wrong ones. */
+static bool may_come(const struct puller *p, const struct fetch *f, int status)
+{
+    bool hopeless = status == BERTH_EUNSURE && p->config.hopeless && p->config.hopeless(p->config.env);
+    return !hopeless && f->worst != BERTH_ECORRUPT;
+}
+
 void fetch_unlocated(struct puller *p, struct fetch *f, int status)
 {
-    bool nowhere = status == -ENOENT || status == -EBUSY;
-    if (nowhere && is_here(p, f)) {
+    bool nowhere = status == -ENOENT || status == -EBUSY, open = nowhere || status == BERTH_EUNSURE;
+    if (open && is_here(p, f)) {
         fetch_stop(p, f, AFTER_END, BERTH_KEPT);
         return;
     }
     if (status == -ENOENT) {
         put_off_late(f);
     }
-    if (nowhere && !f->worst && pause_fetch(p, f)) {
+    int why = f->worst ? f->worst : nowhere ? -ENOENT : status;
+    if (open && may_come(p, f, status) && pause_fetch(p, f, why)) {
         return;
     }
-    int why = f->worst ? f->worst : f->lost ? f->lost : -ENOENT;
-    fetch_stop(p, f, AFTER_END, nowhere ? why : status);
+    fetch_stop(p, f, AFTER_END, open && f->lost && !f->worst ? f->lost : why);
 }
 
 /* What it was told may be newer than the look that is under way, if one is: there is another one after it. */

@@ -74,6 +74,57 @@ static void wait_asks_again(void **state)
     expect_done(3, -ETIMEDOUT);
 }
 
+static bool no_hope;
+
+static bool is_hopeless(void *env)
+{
+    (void)env;
+    return no_hope;
+}
+
+/* A home that is down, and then the only source: who waits goes on, others are told. */
+static void wait_goes_on_without_a_member(void **state)
+{
+    (void)state;
+    s->n_homes = 1;
+    script_member(s, EV_PULL_DOWN, 1, 0);
+    script_pull(s, 1, "k", PULL_REPLICA, PULL_WAIT, s->now.mono_after + 1000 * MS);
+    script_pull(s, 2, "k", PULL_REPLICA, 0, 0);
+    expect_done(2, BERTH_EUNSURE);
+    script_pull(s, 3, "q", PULL_BUFFER, PULL_WAIT, s->now.mono_after + 10 * MS);
+    script_pass(s, 10 * MS);
+    expect_done(3, -ETIMEDOUT);
+    assert_int_equal(script_count(s, CMD_PULL_DONE), 0);
+    script_member(s, EV_PULL_UP, 1, 77);
+    script_pass(s, 100 * MS);
+    script_found(s, take(CMD_PULL_ASK), 1, 1, 5);
+    take(CMD_PULL_LEASE);
+    script_member(s, EV_PULL_DOWN, 1, 0); /* it gives no lease, and is the owner */
+    script_pass(s, 100 * MS);
+    assert_int_equal(script_count(s, CMD_PULL_DONE), 0);
+    script_member(s, EV_PULL_UP, 1, 78);
+    script_pass(s, 100 * MS);
+    script_found(s, take(CMD_PULL_ASK), 1, 1, 5);
+    script_grant(s, take(CMD_PULL_LEASE), 1, 5, 10);
+    assert_int_equal(script_count(s, CMD_PULL_RESERVE), 1);
+}
+
+static void wait_without_hope(void **state)
+{
+    (void)state;
+    pull_destroy(s->p);
+    s->config.hopeless = is_hopeless;
+    script_start(s);
+    s->n_homes = 1;
+    script_member(s, EV_PULL_DOWN, 1, 0);
+    script_pull(s, 1, "k", PULL_BUFFER, PULL_WAIT, s->now.mono_after + 1000 * MS);
+    assert_int_equal(script_count(s, CMD_PULL_DONE), 0);
+    no_hope = true;
+    script_pass(s, MS);
+    expect_done(1, BERTH_EUNSURE);
+    no_hope = false;
+}
+
 static void pull_ranges(uint64_t id, const struct pull_range *r, uint32_t n, uint32_t flags, uint32_t sample)
 {
     struct pull_key k = {.key = {.data = "k", .size = 1}, .ranges = r, .n_ranges = n, .buffer = id, .room = 100};
@@ -432,6 +483,8 @@ int main(void)
         CASE(prefix_pulls_only_the_run),
         CASE(prefix_over_a_home_that_learns),
         CASE(wait_asks_again),
+        CASE(wait_goes_on_without_a_member),
+        CASE(wait_without_hope),
         CASE(ranges_and_segments),
         CASE(who_waits_watches),
         CASE(lease_only_needs_a_transport_that_proves),
