@@ -149,6 +149,22 @@ static int status_of(const struct peers *p, int status)
     return p->client->changed ? BERTH_ERESTART : client_has_link(p) ? status : BERTH_ENODE;
 }
 
+/* Whether this node's end leaves it to the next one: the client of another process attaches again, and asks again for
+ * what was not answered, until its own deadline. The node of its own process ends with it. */
+static bool left_over(const struct taking *q, const struct session *to)
+{
+    return q->peers->stopping && to->pid != getpid();
+}
+
+static bool failed(const struct pull_command *c)
+{
+    for (uint32_t i = 0; i < c->n; i++) {
+        if (c->results[i].status < 0)
+            return true;
+    }
+    return false;
+}
+
 void job_done(struct taking *q, const struct pull_command *c)
 {
     struct server *s = q->peers->server;
@@ -161,6 +177,8 @@ void job_done(struct taking *q, const struct pull_command *c)
     if (!j)
         return;
     struct session *to = j->orphan ? NULL : sessions_find(s, j->session);
+    if (to && left_over(q, to) && failed(c))
+        to = NULL;
     if (to && j->head.op == MSG_STAT) {
         struct pull_result result = c->results[0];
         result.status = status_of(q->peers, result.status);
@@ -246,6 +264,9 @@ static void job_new(struct peers *p, const struct session *from, const struct ms
 
 void peers_pull(struct peers *p, struct session *from, const struct msg_pull *m)
 {
+    if (p && p->pull && left_over(p->pull, from)) {
+        return;
+    }
     if (!p || !p->pull || p->stopping) {
         answer_absent(from, m);
     } else if (from->foreign) { /* room for it is another user's */
