@@ -145,7 +145,9 @@ enum berth_flags {
     BERTH_LOCAL = 1u << 3,      /* look here; the default and all there is on one node */
     BERTH_WAIT = 1u << 17,      /* get, get_into, get_range, get_many, prefix: wait for a key that is not there until it
                                    is sealed, the last that writes it gives it up or ends, or the deadline. A key that
-                                   nobody writes is waited for too: somebody may create it. BERTH_NOW waits for
+                                   nobody writes is waited for too: somebody may create it. With BERTH_PEERS the wait
+                                   goes on, too, where a member that may have it can't be reached, since it may be
+                                   back; -ETIMEDOUT claims no more than that nothing came in time. BERTH_NOW waits for
                                    nothing, BERTH_FOREVER without end. What a call has found stays pinned while it
                                    waits for the rest */
     BERTH_PEERS = 1u << 16,     /* get, get_into, get_range, get_many, prefix: what is not here is pulled from peers
@@ -154,6 +156,7 @@ enum berth_flags {
                                    nobody, BERTH_FOREVER waits as long as there is somebody to ask. Without peers what
                                    is not here is -ENOENT. Also BERTH_EUNSURE, BERTH_ENOTNOW, BERTH_ECORRUPT,
                                    BERTH_EREADONLY (another user's node), and what berth_put says of room.
+                                   Where the node restarts meanwhile, the next one is asked, until the deadline.
                                    With BERTH_VERIFY what comes is compared with its checksum on its way, whatever the
                                    node's setting `verify` is. get_into and get_range of an embedded node, or into a
                                    registered buffer, need no room in the pool: the bytes go straight into the
@@ -407,7 +410,8 @@ BERTH_API long berth_list(struct berth *b, uint32_t ns, const void *prefix, size
 
 /* Removes a key; views of it stay valid. expected: remove only this version (BERTH_EVERSION otherwise), NULL: any. A
  * copy that another node pulled stays there until that node hears of the removal as a home of the key, or has told the
- * key's homes of it again, half of the setting `tombstones` at most; holds on it end with it: in a namespace that is not replaceable don't put other bytes under a key that was removed.
+ * key's homes of it again, half of the setting `tombstones` at most; holds on it end with it. In a namespace that is
+ * not replaceable don't put other bytes under a key that was removed.
  * Errors: -ENOENT, BERTH_EHELD, BERTH_EVERSION, BERTH_EREADONLY, BERTH_ENODE, BERTH_EUNKNOWN, -ETIMEDOUT. */
 BERTH_API int berth_remove(struct berth *b, struct berth_key key, const struct berth_version *expected);
 

@@ -327,8 +327,8 @@ static void answer_batch(struct peers *p, struct link *from, uint64_t id, const 
         link_refuse(from, WIRE_PUBLISH, id, -EMSGSIZE);
 }
 
-/* A removal that has come to this home counts for what lies here at once, and not only when that is told of again: until
- * it goes, puts of the key are kept on it. */
+/* A removal that has come to this home counts for what lies here at once, and not only when that is told of again:
+ * until it goes, puts of the key are kept on it. */
 static void drop_removed(struct home_part *h, const struct publication *b)
 {
     struct server *s = h->peers->server;

@@ -1,5 +1,6 @@
-/* Pulls that can't be answered yet, over processes of their own: this node stops and starts again, a member is down, the
- * owner gives no more leases for now, this node's pool has no room yet. What can come by the deadline is waited for. */
+/* Pulls that can't be answered yet, over processes of their own: this node stops and starts again, a member is down,
+ * the owner gives no more leases for now, this node's pool has no room yet. What can come by the deadline is waited
+ * for. */
 #include "tests/support/berthds.h"
 
 #include <errno.h>
