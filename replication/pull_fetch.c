@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <string.h>
 
+#define LEASES_PAUSE 16 /* of the shortest pauses is the longest one until an owner is asked for a lease again */
+
 struct fetch *fetch_find(struct puller *p, uint64_t id)
 {
     for (struct pull_link *l = pull_table_first(&p->fetches_by_id, pull_table_mix(id)); l; l = pull_table_next(l)) {
@@ -215,6 +217,17 @@ static bool promote(struct fetch *f)
     return any;
 }
 
+static void pause_for(struct puller *p, struct fetch *f, enum pull_phase phase, int64_t most)
+{
+    unsigned shift = f->waits < 20 ? f->waits : 20;
+    int64_t ns = p->config.wait_min_ns << shift;
+    f->waits++;
+    p->counter[PULL_WAITS]++;
+    f->state = FETCH_PAUSE;
+    fetch_phase(p, f, phase);
+    timers_set(&p->timers, &f->timer, p->mono + (ns < most ? ns : most));
+}
+
 /* WAIT: a key that is nowhere, or is being written, may come, and so may a member that could not be asked. Others that
  * share the transfer are told now. */
 static bool pause_fetch(struct puller *p, struct fetch *f, int told)
@@ -243,18 +256,21 @@ static bool pause_fetch(struct puller *p, struct fetch *f, int told)
         fetch_begin(p, f);
         return true;
     }
-    unsigned shift = f->waits < 20 ? f->waits : 20;
-    int64_t ns = p->config.wait_min_ns << shift;
-    f->waits++;
-    p->counter[PULL_WAITS]++;
     if (p->config.watch && !f->watching && !f->fresh) { /* FRESH passes over what is here, so that is no news to it */
         f->watching = true;
         out_add(p, &f->watch, CMD_PULL_WATCH);
     }
-    f->state = FETCH_PAUSE;
-    fetch_phase(p, f, PULL_PAUSE);
-    timers_set(&p->timers, &f->timer, p->mono + (ns < p->config.wait_max_ns ? ns : p->config.wait_max_ns));
+    pause_for(p, f, PULL_PAUSE, p->config.wait_max_ns);
     return true;
+}
+
+/* Its owner has given this node as many leases as one peer gets: what other pulls are through with goes back with the
+ * next question. */
+static void pause_for_leases(struct puller *p, struct fetch *f)
+{
+    int64_t most = p->config.wait_min_ns * LEASES_PAUSE;
+    promote(f);
+    pause_for(p, f, PULL_ADMIT, most < p->config.wait_max_ns ? most : p->config.wait_max_ns);
 }
 
 /* Who joined after the homes were asked is not told that the key was nowhere then: it may have come to be since. */
@@ -287,6 +303,10 @@ void fetch_unlocated(struct puller *p, struct fetch *f, int status)
     bool nowhere = status == -ENOENT || status == -EBUSY, open = nowhere || status == BERTH_EUNSURE;
     if (open && is_here(p, f)) {
         fetch_stop(p, f, AFTER_END, BERTH_KEPT);
+        return;
+    }
+    if (status == BERTH_EQUOTA) {
+        pause_for_leases(p, f);
         return;
     }
     if (status == -ENOENT) {

@@ -156,7 +156,8 @@ enum berth_flags {
                                    nobody, BERTH_FOREVER waits as long as there is somebody to ask. Without peers what
                                    is not here is -ENOENT. Also BERTH_EUNSURE, BERTH_ENOTNOW, BERTH_ECORRUPT,
                                    BERTH_EREADONLY (another user's node), and what berth_put says of room.
-                                   Where the node restarts meanwhile, the next one is asked, until the deadline.
+                                   Where the node restarts meanwhile, the next one is asked, until the deadline. An
+                                   owner lends one node `lease-quota` bytes at a time: a batch of more comes in turns.
                                    With BERTH_VERIFY what comes is compared with its checksum on its way, whatever the
                                    node's setting `verify` is. get_into and get_range of an embedded node, or into a
                                    registered buffer, need no room in the pool: the bytes go straight into the

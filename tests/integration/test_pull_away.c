@@ -167,11 +167,50 @@ static void test_member_is_down(void **unused)
     berthds_end();
 }
 
+#define LARGE (1u << 20)
+#define BATCH 7u
+
+static void put_large(unsigned node, const char *key)
+{
+    static uint8_t data[LARGE];
+    payload_fill(data, sizeof data, key);
+    assert_int_equal(berth_put(berthds.b[node], key_of(key), data, sizeof data, NULL), 0);
+}
+
+/* Objects of 7 MiB together, where an owner gives one peer leases on 4 MiB: they come in turns. */
+static void test_lease_quota(void **unused)
+{
+    (void)unused;
+    static char text[2 * BATCH][8];
+    struct berth_key keys[2 * BATCH];
+    struct berth_view v[BATCH];
+    berthds_start(2, 1, "1h", "60s"); /* of some keys the owner is the home, too, and gives leases unasked */
+    for (unsigned i = 0; i < 2 * BATCH; i++) {
+        snprintf(text[i], sizeof text[i], "b%u", i);
+        keys[i] = key_of(text[i]);
+        put_large(0, text[i]);
+    }
+    berthds_quiet();
+    assert_int_equal(berth_get_many(berthds.b[1], keys, BATCH, v, BERTH_PEERS, UNTIL), BATCH);
+    for (unsigned i = 0; i < BATCH; i++) {
+        assert_int_equal(v[i].status, 0);
+        assert_true(payload_is(v[i].data, v[i].size, text[i]));
+    }
+    berth_release(berthds.b[1], v, BATCH);
+    assert_int_equal(berth_prefix(berthds.b[1], keys + BATCH, BATCH, v, BERTH_PEERS, UNTIL), BATCH);
+    for (unsigned i = 0; i < BATCH; i++) {
+        assert_true(payload_is(v[i].data, v[i].size, text[BATCH + i]));
+    }
+    berth_release(berthds.b[1], v, BATCH);
+    berthds_end();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_own_node_stops),
         cmocka_unit_test(test_member_is_down),
+        cmocka_unit_test(test_lease_quota),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

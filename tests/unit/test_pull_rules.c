@@ -125,6 +125,59 @@ static void wait_without_hope(void **state)
     no_hope = false;
 }
 
+static void refuse(uint64_t lease, uint32_t n, uint32_t good)
+{
+    struct pull_grant g[8];
+    for (uint32_t i = 0; i < n; i++) {
+        g[i] = i < good ? (struct pull_grant){.terms = script_terms(s, 5, 10)}
+                        : (struct pull_grant){.status = BERTH_EQUOTA};
+    }
+    script_event(s, &(struct pull_event){.kind = EV_PULL_LEASED, .id = lease, .grants = g, .n = n});
+}
+
+static void recall_all(uint16_t member)
+{
+    uint64_t ids[64];
+    uint32_t n = 0;
+    for (; n < 64 && n < s->next_lease; n++) {
+        ids[n] = n + 1;
+    }
+    script_event(s, &(struct pull_event){.kind = EV_PULL_RECALL, .member = member, .leases = ids, .n = n});
+}
+
+/* The owner gives two leases at a time: the batch comes two by two, and what it has back is told with each question. */
+static void batch_above_the_lease_quota(void **state)
+{
+    (void)state;
+    s->n_homes = 1;
+    script_pull(s, 1, "abcdef", PULL_BUFFER, 0, s->now.mono_after + 1000 * MS);
+    answers(take(CMD_PULL_ASK), "FFFFFF", 5);
+    for (uint32_t left = 6; left > 0; left -= 2) {
+        const struct kept *k = script_take(s, CMD_PULL_LEASE);
+        assert_int_equal(k->c.n, left);
+        refuse(k->c.id, left, 2);
+        assert_int_equal(script_count(s, CMD_PULL_DONE), 0);
+        finish(take(CMD_PULL_READ));
+        finish(take(CMD_PULL_READ));
+        recall_all(3);
+        script_pass(s, 16 * MS);
+        if (left > 2) {
+            answers(take(CMD_PULL_ASK), left == 6 ? "FFFF" : "FF", 5);
+            take(CMD_PULL_RELEASE);
+        }
+    }
+    const struct kept *k = script_take(s, CMD_PULL_DONE);
+    for (uint32_t i = 0; i < 6; i++) {
+        assert_int_equal(k->result[i].status, 0);
+    }
+    /* None until the deadline. */
+    script_pull(s, 2, "z", PULL_REPLICA, 0, s->now.mono_after + 10 * MS);
+    answers(take(CMD_PULL_ASK), "F", 5);
+    refuse(take(CMD_PULL_LEASE), 1, 0);
+    script_pass(s, 10 * MS);
+    expect_done(2, -ETIMEDOUT);
+}
+
 static void pull_ranges(uint64_t id, const struct pull_range *r, uint32_t n, uint32_t flags, uint32_t sample)
 {
     struct pull_key k = {.key = {.data = "k", .size = 1}, .ranges = r, .n_ranges = n, .buffer = id, .room = 100};
@@ -485,6 +538,7 @@ int main(void)
         CASE(wait_asks_again),
         CASE(wait_goes_on_without_a_member),
         CASE(wait_without_hope),
+        CASE(batch_above_the_lease_quota),
         CASE(ranges_and_segments),
         CASE(who_waits_watches),
         CASE(lease_only_needs_a_transport_that_proves),
