@@ -140,13 +140,14 @@ struct pull_result {
                    BERTH_ECORRUPT, BERTH_ELINEAGE; -ENOMEM; RESERVE's and SEAL's errors; with WAIT BERTH_EABORTED and
                    BERTH_EDIED */
     bool verified, shared;
-    uint8_t stale;         /* times that it was asked again for STALE */
-    uint16_t member;       /* whose bytes; PULL_MEMBER_NONE */
-    uint16_t requests;     /* ASK, LEASE, RENEW and STATE that it took part in */
-    uint64_t lease;        /* under whose permission: the owner's lease id */
-    uint64_t size;         /* of the object */
-    uint64_t moved;        /* bytes that came into its destination, useless ones included */
-    uint64_t copied;       /* of these by a CPU of this node, as the transport says; tcp: all of them, by the kernel */
+    bool no_room;      /* with -ETIMEDOUT and BERTH_EFULL: it was this node's pool that had no room, for `size` bytes */
+    uint8_t stale;     /* times that it was asked again for STALE */
+    uint16_t member;   /* whose bytes; PULL_MEMBER_NONE */
+    uint16_t requests; /* ASK, LEASE, RENEW and STATE that it took part in */
+    uint64_t lease;    /* under whose permission: the owner's lease id */
+    uint64_t size;     /* of the object */
+    uint64_t moved;    /* bytes that came into its destination, useless ones included */
+    uint64_t copied;   /* of these by a CPU of this node, as the transport says; tcp: all of them, by the kernel */
     const char *transport; /* its name, as EV_PULL_UP gave it; NULL */
     struct object_version version;
     uint64_t checksum, lineage;
@@ -193,7 +194,8 @@ enum pull_event_kind {
     EV_PULL_RENEWED,  /* id: of the RENEW; status, ttl_ns */
     EV_PULL_STATED,   /* id: of the STATE; status: 0 generation is the slot's, -ENOENT the lease is unknown */
     EV_PULL_READ,     /* id: of the READ; status, received, copied, began, ended, sums (optional): completed */
-    EV_PULL_RESERVED, /* id: of the RESERVE; status, token; BERTH_KEPT: the pool has it */
+    EV_PULL_RESERVED, /* id: of the RESERVE; status, token; BERTH_KEPT: the pool has it; -EAGAIN: there was no room in
+                        the time that the shell gives it: it is asked for again while a deadline allows */
     EV_PULL_SEALED,   /* id: of the SEAL; status; BERTH_KEPT: the pool had it. The token is used up in any case */
     EV_PULL_HASHED,   /* id: of the HASH; status, sums, n */
     EV_PULL_RECALL,   /* member, leases, n */

@@ -494,6 +494,29 @@ static bool removed_since(struct puller *p, struct fetch *f, int status)
     return true;
 }
 
+/* Room is waited for as by a put: to the deadline. Without one it is not: what is pinned or held may never go, and may
+ * be what the same call has brought. */
+static bool wait_for_room(struct puller *p, struct fetch *f, int status)
+{
+    if (status != -EAGAIN) {
+        return false;
+    }
+    for (struct list *n = f->items.next, *next; n != &f->items; n = next) {
+        next = n->next;
+        struct item *i = CONTAINER(n, struct item, node);
+        if (i->request->deadline == INT64_MAX && i->round <= f->round) {
+            fetch_detach(p, f, i, BERTH_EFULL);
+        }
+    }
+    f->reserving = fetch_wanted(f);
+    if (f->reserving) {
+        out_add(p, &f->reserve, CMD_PULL_RESERVE);
+    } else {
+        fetch_stop(p, f, AFTER_END, BERTH_EFULL);
+    }
+    return true;
+}
+
 void fetch_reserved(struct puller *p, const struct pull_event *ev)
 {
     struct fetch *f = fetch_find(p, ev->id);
@@ -507,7 +530,7 @@ void fetch_reserved(struct puller *p, const struct pull_event *ev)
         fetch_quiet(p, f);
     } else if (f->reserved) {
         read_begin(p, f);
-    } else if (!removed_since(p, f, ev->status)) {
+    } else if (!wait_for_room(p, f, ev->status) && !removed_since(p, f, ev->status)) {
         fetch_stop(p, f, AFTER_END, ev->status > 0 ? BERTH_KEPT : ev->status);
     }
 }

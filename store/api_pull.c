@@ -194,7 +194,14 @@ int pull_run(struct berth *b, struct call *c, uint32_t n, struct msg_pulled *pul
 {
     struct call_result r;
     struct outcome o = {.pulled = pulled, .n = n};
-    return c ? call_run(b, c, &r, take_outcome, &o) : -ENOMEM;
+    struct client_thread *t = thread_self();
+    int rc = c ? call_run(b, c, &r, take_outcome, &o) : -ENOMEM;
+    t->room[0] = 0;
+    if (rc == 0) {
+        memcpy(t->room, (uint64_t[]){r.reply.counter, r.reply.region, r.reply.figure[0], r.reply.figure[1]},
+               sizeof t->room);
+    }
+    return rc;
 }
 
 int pull_keys(struct berth *b, const struct berth_key *keys, const uint32_t *index, uint32_t n, unsigned flags,

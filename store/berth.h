@@ -155,7 +155,9 @@ enum berth_flags {
                                    where it is here. The deadline is that of the whole call: -ETIMEDOUT; BERTH_NOW asks
                                    nobody, BERTH_FOREVER waits as long as there is somebody to ask. Without peers what
                                    is not here is -ENOENT. Also BERTH_EUNSURE, BERTH_ENOTNOW, BERTH_ECORRUPT,
-                                   BERTH_EREADONLY (another user's node), and what berth_put says of room.
+                                   BERTH_EREADONLY (another user's node), BERTH_EFULL. Room here is waited for until the deadline, then
+                                   -ETIMEDOUT, with BERTH_FOREVER 1 s or so, then BERTH_EFULL, since what keeps it may
+                                   be what the call itself has brought; the figures of both are those of berth_put.
                                    Where the node restarts meanwhile, the next one is asked, until the deadline. An
                                    owner lends one node `lease-quota` bytes at a time: a batch of more comes in turns.
                                    With BERTH_VERIFY what comes is compared with its checksum on its way, whatever the
@@ -562,7 +564,7 @@ struct berth_error_info {
     int code;           /* negative */
     const char *name;   /* "BERTH_EFULL", "ENOENT" */
     char sentence[256]; /* what happened and what to do */
-    uint64_t figure[4]; /* BERTH_EFULL: bytes asked, free, largest free run, pinned */
+    uint64_t figure[4]; /* BERTH_EFULL, -ETIMEDOUT for want of room: bytes asked, free, largest free run, pinned */
 };
 
 /* The calling thread's last error on any handle; b may be NULL. Returns its code, 0 if there was none.

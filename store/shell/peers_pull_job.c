@@ -117,6 +117,22 @@ static void show_record(const struct taking *q, const struct pull_result *from, 
         to->phase_ns[i] = from->phase_ns[i];
 }
 
+/* The figures of the first key for which this node's pool has no room, as a put's reply has them. */
+static void show_room(const struct taking *q, const struct pull_command *c, struct msg_reply *r)
+{
+    uint64_t figure[4];
+    for (uint32_t i = 0; i < c->n && !q->peers->client; i++) {
+        if (c->results[i].no_room) {
+            node_room(q->peers->server->node, c->results[i].size, figure);
+            r->counter = figure[0];
+            r->region = figure[1];
+            r->figure[0] = figure[2];
+            r->figure[1] = figure[3];
+            return;
+        }
+    }
+}
+
 /* A client's STAT is a pull of nothing. What only the owner's index has stays 0. */
 static void answer_stat(struct session *to, const struct job *j, const struct pull_result *from)
 {
@@ -195,6 +211,7 @@ void job_done(struct taking *q, const struct pull_command *c)
             r->status += !prefix && c->results[i].status >= 0;
         }
         r->status += prefix ? (int32_t)c->run : 0;
+        show_room(q, c, r);
         session_reply(to, r);
         free(r);
         if (j->has_cancel)

@@ -205,12 +205,63 @@ static void test_lease_quota(void **unused)
     berthds_end();
 }
 
+static bool timed_out(void *arg)
+{
+    return daemon_number(berthds.b[1], "counters.timeouts") > *(double *)arg;
+}
+
+static void expect_figures(int code)
+{
+    struct berth_error_info e;
+    assert_int_equal(berth_error(NULL, &e), code);
+    assert_true(e.figure[0] >= SIZE && e.figure[0] < LARGE); /* asked */
+    assert_true(e.figure[1] < LARGE);                        /* free */
+    assert_true(e.figure[3] >= 8 * LARGE);                   /* in use */
+}
+
+/* Readers keep all of this node's pool. */
+static void test_no_room(void **unused)
+{
+    (void)unused;
+    static uint8_t data[LARGE];
+    struct berth_view v[64], none;
+    unsigned n = 0;
+    int rc = 0;
+    berthds_start(2, 2, "1h", "60s");
+    put(0, "comes");
+    for (size_t size = LARGE; size >= 4096; size /= 2) {
+        for (rc = 0; rc == 0 && n < 64; n += rc == 0) {
+            char key[16];
+            snprintf(key, sizeof key, "full%u", n);
+            rc = berth_put(berthds.b[1], key_of(key), data, size, NULL);
+            rc = rc ? rc : berth_get(berthds.b[1], key_of(key), &v[n], 0, BERTH_NOW);
+        }
+    }
+    assert_int_equal(rc, BERTH_EFULL);
+    assert_int_equal(berth_get(berthds.b[1], key_of("comes"), &none, BERTH_PEERS, berth_deadline(SECONDS(1) / 4)),
+                     -ETIMEDOUT);
+    expect_figures(-ETIMEDOUT);
+    assert_int_equal(berth_get(berthds.b[1], key_of("comes"), &none, BERTH_PEERS, BERTH_FOREVER), BERTH_EFULL);
+    expect_figures(BERTH_EFULL);
+    double before = daemon_number(berthds.b[1], "counters.timeouts");
+    struct waiter w = {.b = daemon_open(&berthds.d[1], "waits"), .key = "comes", .deadline = UNTIL};
+    start(&w, 1);
+    assert_true(eventually(timed_out, &before, BERTHDS_SOON_MS)); /* the node has given it up once, and goes on */
+    berth_release(berthds.b[1], v, n);
+    join(&w, 1);
+    assert_int_equal(w.rc, 0);
+    assert_true(w.good);
+    berth_close(w.b);
+    berthds_end();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_own_node_stops),
         cmocka_unit_test(test_member_is_down),
         cmocka_unit_test(test_lease_quota),
+        cmocka_unit_test(test_no_room),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
