@@ -129,11 +129,11 @@ static void restart_homes(struct publish *p, const uint16_t *home, uint32_t n)
 }
 
 /* To all homes of the key; owed: it counts as published when they have it. */
-static void tell(struct publish *p, const struct publication_entry *entry, bool owed)
+static void tell(struct publish *p, const struct publication_entry *entry, uint64_t number, bool owed)
 {
     uint16_t home[HOMES_MAX];
     uint32_t n = p->list ? rendezvous_homes(p->list, rendezvous_place(&entry->key), home) : 0, in = 0;
-    struct item *item = n ? item_make(entry, p->number) : NULL;
+    struct item *item = n ? item_make(entry, number) : NULL;
     if (n && !item) {
         restart_homes(p, home, n);
         return;
@@ -156,7 +156,7 @@ int64_t publish_tell(struct publish *p, const struct publication_entry *entry, i
         return -EINVAL;
     }
     p->stat.told = ++p->number;
-    tell(p, entry, entry->kind != PUBLICATION_GONE);
+    tell(p, entry, p->number, entry->kind != PUBLICATION_GONE);
     return (int64_t)p->number;
 }
 
@@ -166,7 +166,7 @@ int publish_renew(struct publish *p, const struct publication_entry *entry, int6
     if (!publication_entry_good(entry) || entry->kind != PUBLICATION_OBJECT || entry->fresh) {
         return -EINVAL;
     }
-    tell(p, entry, false);
+    tell(p, entry, p->number + 1, false); /* as list_one: it may stand behind what was listed */
     return 0;
 }
 

@@ -4,7 +4,8 @@
 #include <errno.h>
 #include <string.h>
 
-#define LEASES_PAUSE 16 /* of the shortest pauses is the longest one until an owner is asked for a lease again */
+#define LEASES_PAUSE 16 /* of the shortest pauses is the longest one until an owner is asked for a lease again .. */
+#define LEASES_SOON 32u /* .. of the first so many; then it is that of WAIT, so that large batches cost little */
 
 struct fetch *fetch_find(struct puller *p, uint64_t id)
 {
@@ -268,9 +269,9 @@ static bool pause_fetch(struct puller *p, struct fetch *f, int told)
  * next question. */
 static void pause_for_leases(struct puller *p, struct fetch *f)
 {
-    int64_t most = p->config.wait_min_ns * LEASES_PAUSE;
+    int64_t soon = p->config.wait_min_ns * LEASES_PAUSE, most = p->config.wait_max_ns;
     promote(f);
-    pause_for(p, f, PULL_ADMIT, most < p->config.wait_max_ns ? most : p->config.wait_max_ns);
+    pause_for(p, f, PULL_ADMIT, soon < most && f->waits < LEASES_SOON ? soon : most);
 }
 
 /* Who joined after the homes were asked is not told that the key was nowhere then: it may have come to be since. */

@@ -155,11 +155,11 @@ enum berth_flags {
                                    where it is here. The deadline is that of the whole call: -ETIMEDOUT; BERTH_NOW asks
                                    nobody, BERTH_FOREVER waits as long as there is somebody to ask. Without peers what
                                    is not here is -ENOENT. Also BERTH_EUNSURE, BERTH_ENOTNOW, BERTH_ECORRUPT,
-                                   BERTH_EREADONLY (another user's node), BERTH_EFULL. Room here is waited for until the deadline, then
-                                   -ETIMEDOUT, with BERTH_FOREVER 1 s or so, then BERTH_EFULL, since what keeps it may
-                                   be what the call itself has brought; the figures of both are those of berth_put.
-                                   Where the node restarts meanwhile, the next one is asked, until the deadline. An
-                                   owner lends one node `lease-quota` bytes at a time: a batch of more comes in turns.
+                                   BERTH_EREADONLY (another user's node), BERTH_EFULL. Room here is waited for until the
+                                   deadline, then -ETIMEDOUT; with BERTH_FOREVER for 1 s or so, then BERTH_EFULL, since
+                                   what keeps it may be what the call itself has brought. The figures of both are those
+                                   of berth_put. Where the node restarts, the next one is asked. An owner lends one
+                                   node `lease-quota` bytes at a time: a batch of more comes in turns.
                                    With BERTH_VERIFY what comes is compared with its checksum on its way, whatever the
                                    node's setting `verify` is. get_into and get_range of an embedded node, or into a
                                    registered buffer, need no room in the pool: the bytes go straight into the

@@ -300,8 +300,8 @@ struct msg_query {
 };
 
 /* Every reply is this, then what the operation adds. The figures of a refusal are counter, region, figure[0],
- * figure[1]: asked, free, largest, pinned of BERTH_EFULL, and of -ETIMEDOUT for lack of room, also of the first key of a
- * PULL with one of these; asked, quota, had of BERTH_EQUOTA for a draft. */
+ * figure[1]: asked, free, largest, pinned of BERTH_EFULL, and of -ETIMEDOUT for lack of room, also of the first key of
+ * a PULL with one of these; asked, quota, had of BERTH_EQUOTA for a draft. */
 struct msg_reply {
     struct msg_head head;
     int32_t status;   /* 0 or a positive count, or a negative error of berth.h */

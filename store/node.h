@@ -326,8 +326,8 @@ bool node_namespace_replaceable(const struct node *n, uint32_t ns);
 /* Whether any known namespace is replaceable. */
 bool node_replaces(const struct node *n);
 
-/* What a user needs to see why an object of this size finds no room: slot bytes asked, free, in the largest free run, and
- * in use by readers, peers' leases included. */
+/* What a user needs to see why an object of this size finds no room: slot bytes asked, free, in the largest free run,
+ * and in use by readers, peers' leases included. */
 void node_room(const struct node *n, uint64_t size, uint64_t figure[4]);
 
 /* The greatest version counter given or seen (rule 28). */

@@ -113,6 +113,7 @@ struct tombs {
     struct tomb_list waiting, ending; /* for their homes, by age; by end */
     uint64_t serial, bytes, max_bytes;
     uint32_t dirty, above;
+    bool stuck; /* the first that is due could not be ended */
 };
 
 struct effect {

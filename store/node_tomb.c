@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define TOMB_STUCK_NS INT64_C(10000000)
 #define TOMB_STEP 256u       /* rows that one step writes or ends */
 #define TOMB_ROW 64u         /* bytes of a row beside its key, about */
 #define TOMB_INDEX_SHARE 32u /* of the index, 1 byte in so many */
@@ -210,8 +211,10 @@ void tombs_turn(struct node *n)
         return;
     }
     /* The analyzer does not follow a list through its nodes. NOLINTNEXTLINE(clang-analyzer-unix.Malloc) */
+    n->tombs.stuck = false;
     for (uint32_t i = 0; i < TOMB_STEP && (t = n->tombs.ending.head) && t->until <= n->now.boot; i++) {
         if (!end(n, t)) {
+            n->tombs.stuck = true;
             break;
         }
     }
@@ -233,9 +236,13 @@ void tomb_taken(struct node *n, struct tomb *t, uint64_t counter)
     t->above = true;
 }
 
+/* One that is due and busy would be due again at once, and nothing else would have its turn. */
 int64_t tombs_timer(const struct node *n)
 {
-    return n->tombs.ending.head && !n->stopping ? n->now.mono + (n->tombs.ending.head->until - n->now.boot) : INT64_MAX;
+    if (!n->tombs.ending.head || n->stopping) {
+        return INT64_MAX;
+    }
+    return n->now.mono + (n->tombs.stuck ? TOMB_STUCK_NS : n->tombs.ending.head->until - n->now.boot);
 }
 
 void tombs_failed(struct node *n, const struct work *w)

@@ -146,7 +146,7 @@ int64_t home_part_timer(const struct peers *p)
     home_stat(h->home, &st);
     int64_t at = publish_timer(h->publish), confirm = home_confirm_timer(h);
     at = confirm < at ? confirm : at;
-    at = h->renew_at < at ? h->renew_at : at;
+    at = !h->confirm && h->renew_at < at ? h->renew_at : at; /* nothing is renewed before it is confirmed */
     at = h->touch_at < at ? h->touch_at : at;
     at = h->wait_at < at ? h->wait_at : at;
     return st.entries && h->next_sweep < at ? h->next_sweep : at;
@@ -156,6 +156,7 @@ int64_t home_part_timer(const struct peers *p)
 static void touch(struct home_part *h, int64_t now)
 {
     bool any = false;
+    home_confirm_touch(h);
     for (uint32_t i = 0; i < h->peers->n_members; i++)
         any = any || h->peers->members[i].link;
     h->touch_at = now + h->peers->server->settings.tombstone_ns / HOME_TOUCH_SHARE;
@@ -208,7 +209,8 @@ void home_part_up(struct peers *p, uint16_t number, const struct peer_identity *
         return;
     }
     home_reachable(h->home, number, true);
-    publish_up(h->publish, number, life, peers_mono(p));
+    if (!home_confirm_returned(h, number, life))
+        publish_up(h->publish, number, life, peers_mono(p));
     h->touch_at = 0;
     p->again = true;
 }
@@ -220,6 +222,7 @@ void home_part_down(struct peers *p, uint16_t number, uint32_t serial, int32_t s
     if (!h || number >= p->n_members)
         return;
     publish_down(h->publish, number, peers_mono(p));
+    home_confirm_gone(h, number);
     home_reachable(h->home, number, false);
     p->again = true;
 }

@@ -1,5 +1,11 @@
 /* peers_home_confirm.c: a node that was away for longer than removals are remembered (PROTOCOLS rule 29).
  *
+ * The same holds for a node that ran on and for members that it did not see for so long, as after a partition or when
+ * its host slept. There it is about keys all of whose homes were out of sight: a home that was there has told of every
+ * removal, since who removes remembers it until all homes of the key have it. What a home that returned still lists of
+ * this run of the node is confirmed by that: a removal would have taken it off. What was sealed after the last of a
+ * key's homes had gone is not asked for. Until it is over those who returned are told of nothing.
+ *
  * It begins held: nothing is listed to homes, and no lease is given. Each object that it had is asked for at a home of
  * its key, and is kept or dropped by the answer (publish_confirm). Where a home can't say yet, because other members
  * have not told it all they have, it is asked again; 60 s after the first other member was there, what is not confirmed
@@ -23,11 +29,13 @@
 
 struct confirm {
     struct home_part *part;
-    uint64_t newest; /* counter: own versions above it were sealed in this run */
+    bool running;    /* homes have returned to a node that ran on; else the node has begun */
+    uint64_t newest; /* counter: own versions above it were sealed in this run; not if `running` */
     uint16_t member; /* who is asked */
     uint64_t cursor; /* node_objects_next's */
     bool all;        /* its objects were all asked for; it is over when the answer is there */
     bool asking;
+    bool over;        /* who had returned has gone again: it goes when its question has ended */
     uint32_t open;    /* objects of this round that are not decided */
     int64_t round_at; /* CLOCK_MONOTONIC ns of the next round */
     int64_t last_at;  /* time is up then; INT64_MAX: no other member was there yet */
@@ -37,15 +45,22 @@ struct confirm {
     uint8_t key[WIRE_KEYS_MAX][KEY_MAX];
 };
 
-int home_confirm_begin(struct home_part *h, int64_t away_ns)
+static struct confirm *begin(struct home_part *h)
 {
     struct confirm *c = calloc(1, sizeof *c);
-    if (!c)
+    if (c) {
+        c->part = h;
+        c->newest = node_seen(h->peers->server->node);
+        c->last_at = INT64_MAX;
+        h->confirm = c;
+    }
+    return c;
+}
+
+int home_confirm_begin(struct home_part *h, int64_t away_ns)
+{
+    if (!begin(h))
         return -ENOMEM;
-    c->part = h;
-    c->newest = node_seen(h->peers->server->node);
-    c->last_at = INT64_MAX;
-    h->confirm = c;
     log_event(LOG_WARNING,
               "this node was away from the others for %lld s, longer than removals are remembered: its objects are "
               "offered again when the homes of their keys have confirmed them",
@@ -69,16 +84,91 @@ static bool is_up(const struct peers *p, uint16_t member)
     return member == p->self || p->members[member].link;
 }
 
-static uint16_t first_home(const struct peers *p, const struct node_publication *o)
+/* ---- members that return to a node that ran on ---- */
+
+static bool out_of_sight(const struct home_part *h, uint16_t member)
 {
+    const struct home_target *t = &h->targets[member];
+    int64_t away = peers_now(h->peers).boot - t->touched;
+    return t->returned || (member != h->peers->self && t->touched && away > h->peers->server->settings.tombstone_ns);
+}
+
+bool home_confirm_returned(struct home_part *h, uint16_t member, struct home_life life)
+{
+    struct home_target *t = &h->targets[member];
+    if (h->confirm && !h->confirm->running)
+        t->touched = peers_now(h->peers).boot; /* everything is being asked for */
+    if (!out_of_sight(h, member))
+        return false;
+    if (!h->confirm && !begin(h))
+        return false; /* no memory for 160 KiB: nothing else goes on either */
+    if (!h->confirm->running)
+        log_event(LOG_WARNING,
+                  "member '%s' was out of sight for longer than removals are remembered: what it is home to is offered "
+                  "again when it has been confirmed",
+                  h->peers->members[member].name);
+    h->confirm->running = true;
+    h->confirm->over = false;
+    h->confirm->member = 0;
+    h->confirm->cursor = 0;
+    h->confirm->open = 0;
+    h->confirm->all = false;
+    t->returned = true;
+    t->life = life;
+    return true;
+}
+
+void home_confirm_gone(struct home_part *h, uint16_t member)
+{
+    bool any = false;
+    if (!out_of_sight(h, member))
+        h->targets[member].counter = node_seen(h->peers->server->node);
+    h->targets[member].returned = false;
+    for (uint32_t i = 0; i < h->peers->n_members; i++)
+        any = any || h->targets[i].returned;
+    if (h->confirm && h->confirm->running && !any)
+        h->confirm->over = true;
+}
+
+/* Not of one that was not seen for long though it is there: this host has slept, and the connection is about to end. */
+void home_confirm_touch(struct home_part *h)
+{
+    for (uint16_t i = 0; i < h->peers->n_members; i++) {
+        if (h->peers->members[i].link && !out_of_sight(h, i))
+            h->targets[i].touched = peers_now(h->peers).boot;
+    }
+}
+
+/* Whom to ask; MEMBER_NONE: nobody that could be asked is up. */
+static uint16_t first_home(const struct confirm *c, const struct node_publication *o)
+{
+    const struct peers *p = c->part->peers;
     struct home_key k = home_key_of(&o->key, o->route);
     uint16_t homes[HOMES_MAX];
     uint32_t n = rendezvous_homes(p->homes, rendezvous_place(&k), homes);
     for (uint32_t i = 0; i < n; i++) {
-        if (is_up(p, homes[i]))
+        if (is_up(p, homes[i]) && (!c->running || c->part->targets[homes[i]].returned))
             return homes[i];
     }
     return MEMBER_NONE;
+}
+
+/* Whether nothing has to be asked about it. */
+static bool is_sure(const struct confirm *c, const struct node_publication *o)
+{
+    const struct home_part *h = c->part;
+    bool own = o->region == h->self.region;
+    struct home_key k = home_key_of(&o->key, o->route);
+    uint16_t homes[HOMES_MAX];
+    if (!c->running)
+        return own && o->counter > c->newest;
+    uint32_t n = rendezvous_homes(h->peers->homes, rendezvous_place(&k), homes);
+    for (uint32_t i = 0; i < n; i++) {
+        if (!out_of_sight(h, homes[i]))
+            return true;
+        own = own && o->counter > h->targets[homes[i]].counter;
+    }
+    return own;
 }
 
 /* ---- answers ---- */
@@ -95,7 +185,8 @@ static void decide(struct confirm *c, const struct node_publication *o, const st
                    bool last)
 {
     struct object_version own = {.counter = o->counter, .region = o->region};
-    enum unlisted what = publish_confirm(a, own, o->replaceable, c->part->peers->self, missing, last);
+    uint16_t self = c->running ? MEMBER_NONE : c->part->peers->self;
+    enum unlisted what = publish_confirm(a, own, o->replaceable, self, missing, last);
     c->open += what != UNLISTED_KEEP;
     if (what == UNLISTED_DROP)
         drop(c, o);
@@ -207,9 +298,9 @@ static bool gather(struct confirm *c)
         struct node_publication *o = &c->object[c->n];
         if (!node_objects_next(p->server->node, &c->cursor, c->key[c->n], o) || o->kind != PUBLISH_SEALED)
             return true;
-        bool fresh = o->region == c->part->self.region && o->counter > c->newest;
-        uint16_t home = fresh ? MEMBER_NONE : first_home(p, o);
-        if (!fresh && home == MEMBER_NONE)
+        bool sure = is_sure(c, o);
+        uint16_t home = sure ? MEMBER_NONE : first_home(c, o);
+        if (!sure && home == MEMBER_NONE)
             alone(c, o);
         c->n += home == c->member;
     }
@@ -222,6 +313,14 @@ static void release(struct home_part *h, int64_t now)
               (unsigned long long)h->confirm->dropped);
     home_confirm_end(h);
     publish_release(h->publish, now);
+    for (uint16_t i = 0; i < h->peers->n_members; i++) {
+        struct home_target *t = &h->targets[i];
+        if (t->returned) {
+            t->touched = peers_now(h->peers).boot;
+            publish_up(h->publish, i, t->life, now);
+        }
+        t->returned = false;
+    }
     h->peers->again = true;
 }
 
@@ -242,6 +341,10 @@ static void next_member(struct confirm *c, int64_t now)
 void home_confirm_turn(struct home_part *h, int64_t now)
 {
     struct confirm *c = h->confirm;
+    if (c && c->over && !c->asking) {
+        home_confirm_end(h);
+        return;
+    }
     if (!c || c->asking || now < c->round_at)
         return;
     for (uint32_t i = 0; i < h->peers->n_members && c->last_at == INT64_MAX; i++) {

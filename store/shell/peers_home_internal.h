@@ -50,10 +50,13 @@ struct home_sums {
     uint64_t renewed; /* objects that the homes were told of again */
 };
 
-/* Whose answer link_ask waits for. */
 struct home_target {
-    struct home_part *part;
+    struct home_part *part; /* whose answer link_ask waits for */
     uint16_t member;
+    bool returned;         /* after a long absence: told of nothing before it has confirmed what this node has */
+    struct home_life life; /* of one that returned */
+    int64_t touched;       /* CLOCK_BOOTTIME ns: it was there then; at most T / HOME_TOUCH_SHARE too early; 0: never */
+    uint64_t counter;      /* this node's greatest version when it went */
 };
 
 struct home_wait;
@@ -119,6 +122,11 @@ bool home_renew_turn(struct home_part *h, int64_t now);
 
 /* This node was away for long (rule 29): its publication is `held` and will be released. 0, -ENOMEM. */
 int home_confirm_begin(struct home_part *h, int64_t away_ns);
+/* A member is there again. True: it and this running node did not see each other for longer than T, and it is published
+ * to when what it is home to has been confirmed. */
+bool home_confirm_returned(struct home_part *h, uint16_t member, struct home_life life);
+void home_confirm_gone(struct home_part *h, uint16_t member); /* a connection to it has ended */
+void home_confirm_touch(struct home_part *h);                 /* every T / HOME_TOUCH_SHARE: who is there */
 void home_confirm_turn(struct home_part *h, int64_t now);
 int64_t home_confirm_timer(const struct home_part *h);
 void home_confirm_end(struct home_part *h);

@@ -363,6 +363,26 @@ static void test_client_publishes(void **unused)
     remote_close(&reader);
 }
 
+/* A client gives no versions: the counter in its messages, however great, is nobody's next one. */
+static void test_client_counts(void **unused)
+{
+    struct berth_key key = key_of("counted"), next = key_of("counted next");
+    (void)unused;
+    put(0, key);
+    wait_quiet();
+    uint64_t before = ask(a_home(&key), key).at[0].version.counter;
+    memset(&reader, 0, sizeof reader);
+    remote_open(&reader, address[0], "reader");
+    peer_counter(reader.peer, before << 8);
+    struct wire_message m = {.head = {.op = WIRE_PUBLISH, .flags = WIRE_COMPLETE}, .publish = {.stream = 1}};
+    assert_int_equal(remote_ask(&reader, &m, NULL, 0), -EPERM); /* it has been read */
+    remote_close(&reader);
+    put(0, next);
+    wait_quiet();
+    uint64_t after = ask(a_home(&next), next).at[0].version.counter;
+    assert_true(after > before && after < before << 1);
+}
+
 /* A home that was killed knows nothing, says so, and learns it all again: first of who is there, then of the rest. */
 static void test_home_restarts(void **unused)
 {
@@ -416,6 +436,7 @@ int main(void)
         cmocka_unit_test(test_leased),
         cmocka_unit_test(test_other_list),
         cmocka_unit_test(test_client_publishes),
+        cmocka_unit_test(test_client_counts),
         cmocka_unit_test(test_home_restarts),
         cmocka_unit_test(test_owner_restarts),
     };

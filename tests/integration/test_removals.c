@@ -414,13 +414,47 @@ static void test_away_for_long(void **unused)
     berthds_end();
 }
 
+/* As above, but the node does not end: its host sleeps, as far as the others can see. */
+static void test_asleep_for_long(void **unused)
+{
+    char removed[16], kept[16], own[16];
+    unsigned from = 0;
+    (void)unused;
+    berthds_start(3, 2, "1s", "60s");
+    name_key(removed, "removed", &from);
+    name_key(kept, "kept", &from);
+    name_key(own, "own", &from);
+    put(0, removed);
+    put(0, kept);
+    put(1, own);
+    berthds_quiet();
+    assert_int_equal(get(1, removed, BERTH_PEERS), 0);
+    assert_int_equal(get(1, kept, BERTH_PEERS), 0);
+    berthds_quiet();
+    berthds_freeze(1, true);
+    assert_true(daemon_says(&berthds.d[0], "peer 'n1' is down", BERTHDS_SOON_MS));
+    assert_true(daemon_says(&berthds.d[2], "peer 'n1' is down", BERTHDS_SOON_MS));
+    assert_int_equal(berth_remove(berthds.b[0], key_of(removed), NULL), 0);
+    comes_to(0, "slots.tombstones_unknown", 0);
+    comes_to(0, "slots.tombstones", 0); /* nobody remembers */
+    berthds_freeze(1, false);
+    assert_true(daemon_says(&berthds.d[1], "was out of sight", BERTHDS_SOON_MS));
+    becomes(1, removed, 0, -ENOENT);
+    berthds_quiet();
+    assert_int_equal(get(1, kept, 0), 0);
+    assert_int_equal(get(1, own, 0), 0); /* its homes list it still */
+    assert_int_equal(get(2, own, BERTH_PEERS), 0);
+    assert_int_equal(get(2, removed, BERTH_PEERS), -ENOENT);
+    berthds_end();
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_remover_is_killed), cmocka_unit_test(test_homes_restart),
         cmocka_unit_test(test_copies_go),         cmocka_unit_test(test_put_after_removal),
         cmocka_unit_test(test_hold_on_a_copy),    cmocka_unit_test(test_two_puts),
-        cmocka_unit_test(test_away_for_long),
+        cmocka_unit_test(test_away_for_long),     cmocka_unit_test(test_asleep_for_long),
     };
     if (argc > 1) {
         cmocka_set_test_filter(argv[1]);

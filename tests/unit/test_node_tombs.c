@@ -422,6 +422,53 @@ static void test_take_removal(void **unused)
     core_close(&c);
 }
 
+/* A removal that an own put has followed stays below it: a greater number would end the put. */
+static void test_take_removal_put_since(void **unused)
+{
+    (void)unused;
+    struct core c;
+    begin(&c);
+    uint64_t counter = removed(&c, 1, "k");
+    assert_int_equal(core_put(&c, 1, "k", 100, 0), 0);
+    settle(&c);
+    uint32_t slot = core_find(&c, "k", 0), told = n_told;
+    uint64_t put = c.headers[slot].version;
+    core_event(&c, (struct node_event){.kind = EV_SEEN, .counter = put + 1000000});
+    take(&c, "k", 0, counter, true);
+    settle(&c);
+    assert_int_equal(listed(&c, "k")->counter, counter);
+    assert_int_equal(n_told, told);
+    assert_true(core_find(&c, "k", 0) == slot && c.headers[slot].version == put);
+    take(&c, "k", 0, put, false); /* it takes one itself, and stays */
+    settle(&c);
+    assert_true(c.headers[slot].version > put + 1000000 && core_find(&c, "k", 0) == slot);
+    core_close(&c);
+}
+
+/* Homes have it, and the key is busy when its time is over: nothing is due before that has ended. */
+static void test_due_and_busy(void **unused)
+{
+    (void)unused;
+    struct core c;
+    begin(&c);
+    uint64_t counter = removed(&c, 1, "k");
+    known(&c, "k", counter, 0);
+    known(&c, "k", counter, 1);
+    core_tick(&c, T - SECOND);
+    c.hold_commits = true;
+    core_put(&c, 1, "k", 100, 0);
+    core_tick(&c, 2 * SECOND);
+    assert_non_null(listed(&c, "k"));
+    assert_true(node_timer(c.node) > c.now.mono);
+    c.hold_commits = false;
+    core_commit(&c);
+    settle(&c);
+    core_tick(&c, SECOND);
+    assert_null(listed(&c, "k"));
+    core_check(&c);
+    core_close(&c);
+}
+
 static void test_notes(void **unused)
 {
     (void)unused;
@@ -450,6 +497,8 @@ int main(void)
         cmocka_unit_test(test_take_fails),
         cmocka_unit_test(test_take_group),
         cmocka_unit_test(test_take_removal),
+        cmocka_unit_test(test_take_removal_put_since),
+        cmocka_unit_test(test_due_and_busy),
         cmocka_unit_test(test_notes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -70,7 +70,7 @@ static void make_settings(struct member_node *n)
     s->homes = 1 + (uint32_t)(world->seed / WORLD_KINDS % 3);
     s->homes = s->homes < world->n ? s->homes : world->n;
     s->max_objects = 1024;
-    s->tombstone_ns = 3600 * SECOND;
+    s->tombstone_ns = (world->seed % 4 ? 3600 : 10) * SECOND; /* 10: removals end, nodes are away for longer */
     s->fresh_ns = 60 * SECOND;
     s->verify = verify[world->kind];
     snprintf(s->namespaces[0].name, sizeof s->namespaces[0].name, "replaceable");
