@@ -45,7 +45,9 @@
 
 #include "replication/rendezvous.h"
 
-#define HOME_LOCATIONS 8u /* of a key */
+#define HOME_LOCATIONS 8u              /* of a key */
+#define HOME_ENTRY_BYTES UINT64_C(168) /* of a key of 64 bytes with one location */
+#define HOME_BYTES_MIN (UINT64_C(4) << 20)
 #define HOME_TOMBSTONE_NS (INT64_C(3600) * 1000000000)
 
 struct home;
@@ -53,7 +55,7 @@ struct home;
 struct home_config {
     struct home_life life; /* this home's own: what is meant for an earlier one is refused */
     uint64_t max_entries;  /* keys; 1 .. 2^32 */
-    uint64_t max_bytes;    /* of entries: about 80 bytes, the key, and 40 a location */
+    uint64_t max_bytes;    /* of entries: 64 bytes, the key, and 40 for each location that there is room for */
     int64_t tombstone_ns;  /* T */
     uint64_t seed;         /* of the hash: random, so that nobody can make long chains */
 };
@@ -79,13 +81,22 @@ struct home_answer {
 
 struct home_stat {
     uint64_t entries, bytes;
-    uint64_t locations;  /* ended ones that were not swept yet included */
-    uint64_t refused;    /* publications for which there was no room */
-    uint64_t unlisted;   /* locations beyond the eighth */
-    uint64_t superseded; /* publications below a floor */
-    uint64_t repeated;   /* batches that came again */
-    uint32_t missing;    /* members without a mark */
+    uint64_t room_entries, room_bytes; /* max_entries, max_bytes */
+    uint64_t locations;                /* ended ones that were not swept yet included */
+    uint64_t refused;                  /* publications for which there was no room */
+    uint64_t unlisted;                 /* locations beyond the eighth */
+    uint64_t superseded;               /* publications below a floor */
+    uint64_t repeated;                 /* batches that came again */
+    uint32_t missing;                  /* members without a mark */
 };
+
+/* Sets max_entries and max_bytes for a home among members of like size, each with room for so many objects. Together
+ * they hold what their homes have to know `homes` times, so each home has homes * slots keys of others and its own to
+ * expect; twice that is for uneven shares, long keys and copies. A key of 64 bytes is HOME_ENTRY_BYTES: one of 480 is
+ * 584, a second location of a key 40. */
+void home_bounds(struct home_config *config, uint64_t slots, uint32_t homes);
+/* Memory that a home with these bounds takes at most, but for what the allocator adds to each entry (8 bytes). */
+uint64_t home_memory(const struct home_config *config);
 
 /* 0, -EINVAL, -ENOMEM. */
 int home_create(struct home **out, const struct home_config *config);

@@ -95,6 +95,8 @@ uint64_t home_revision(const struct home *h)
 void home_stat(const struct home *h, struct home_stat *out)
 {
     *out = h->stat;
+    out->room_entries = h->config.max_entries;
+    out->room_bytes = h->config.max_bytes;
 }
 
 static const char *check_entry(const struct home *h, const struct entry *e)

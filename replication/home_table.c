@@ -31,12 +31,33 @@ const uint8_t *entry_key(const struct entry *e)
     return (const uint8_t *)(e->at + e->room);
 }
 
+_Static_assert(sizeof(struct entry) + sizeof(struct location) + 64 == HOME_ENTRY_BYTES, "a key of 64 bytes");
+
+static uint64_t buckets_for(uint64_t entries)
+{
+    uint64_t n = 16;
+    while (n < entries) {
+        n *= 2;
+    }
+    return n;
+}
+
+void home_bounds(struct home_config *config, uint64_t slots, uint32_t homes)
+{
+    uint64_t most = UINT64_C(1) << 32, entries = slots < most ? 2u * homes * slots : most;
+    entries = entries < most ? entries : most;
+    config->max_entries = entries ? entries : 1;
+    config->max_bytes = entries * HOME_ENTRY_BYTES < HOME_BYTES_MIN ? HOME_BYTES_MIN : entries * HOME_ENTRY_BYTES;
+}
+
+uint64_t home_memory(const struct home_config *config)
+{
+    return config->max_bytes + buckets_for(config->max_entries) * sizeof(struct entry *);
+}
+
 int table_create(struct home *h)
 {
-    h->n_buckets = 16;
-    while (h->n_buckets < h->config.max_entries) {
-        h->n_buckets *= 2;
-    }
+    h->n_buckets = buckets_for(h->config.max_entries);
     h->bucket = calloc(h->n_buckets, sizeof *h->bucket);
     return h->bucket ? 0 : -ENOMEM;
 }

@@ -105,7 +105,8 @@ const struct peer_command *peer_command(struct peer *p)
     if (!p->down_due)
         return NULL;
     p->down_due = false;
-    p->due = (struct peer_command){.kind = PEER_DOWN, .status = p->why, .text = p->text};
+    const struct peer_identity *other = p->other.node[0] ? &p->other : NULL;
+    p->due = (struct peer_command){.kind = PEER_DOWN, .status = p->why, .text = p->text, .other = other};
     return &p->due;
 }
 

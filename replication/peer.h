@@ -39,6 +39,7 @@ struct peer_identity {
     uint64_t incarnation;
     uint64_t pool_bytes;
     uint64_t revision; /* of the member list: members of different ones refuse each other. A client's is 0 */
+    int64_t tombstone_ns, fresh_ns; /* of all members the same, or they refuse each other; a client's are 0 */
     uint64_t features;
     uint32_t largest; /* bytes of the largest message that it takes */
     uint16_t version_min, version_max;
@@ -89,7 +90,7 @@ enum peer_command_kind {
     PEER_UP,       /* other, version, features: requests may be made */
     PEER_REQUEST,  /* message, reader, deadline: answer it by peer_answer with message->head.id; one way if that is 0 */
     PEER_ANSWERED, /* user, id, status; message and reader if it was answered, else NULL */
-    PEER_DOWN      /* status, text: once, last; whatever was up is over */
+    PEER_DOWN      /* status, text, other (NULL: it has not said who it is): once, last; whatever was up is over */
 };
 
 struct peer_command {

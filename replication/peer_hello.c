@@ -24,6 +24,8 @@ static struct wire_message greeting(const struct peer_identity *self, enum wire_
                                   .incarnation = self->incarnation,
                                   .pool_bytes = self->pool_bytes,
                                   .revision = self->revision,
+                                  .tombstones = (uint64_t)self->tombstone_ns,
+                                  .fresh = (uint64_t)self->fresh_ns,
                                   .largest = self->largest,
                                   .cluster = text_of(self->cluster),
                                   .node = text_of(self->node),
@@ -60,6 +62,8 @@ static void learn(struct peer *p)
                                 .incarnation = h->incarnation,
                                 .pool_bytes = h->pool_bytes,
                                 .revision = h->revision,
+                                .tombstone_ns = (int64_t)h->tombstones,
+                                .fresh_ns = (int64_t)h->fresh,
                                 .features = h->features,
                                 .largest = h->largest,
                                 .version_min = h->version_min,
@@ -70,6 +74,45 @@ static void learn(struct peer *p)
     copy(o->node, &h->node);
     copy(o->address, &h->address);
     p->send_max = h->largest < WIRE_MESSAGE_MAX ? h->largest : WIRE_MESSAGE_MAX;
+}
+
+static const char *seconds(char out[32], int64_t ns)
+{
+    if (ns % 1000000000 == 0)
+        snprintf(out, 32, "%llds", (long long)(ns / 1000000000));
+    else
+        snprintf(out, 32, "%lldns", (long long)ns);
+    return out;
+}
+
+#define REMEDY "compare `berthd --print-config` on both"
+
+/* Settings that the guarantees need to be the same: a home with a shorter `tombstones` than a copy's owner would forget
+ * a removal before that owner tells of its copy again, and the key would be back (rule 29); with another `fresh` one
+ * node's copies are older than a reader on the other is promised (rule 27). Sentences stay below WIRE_SENTENCE_MAX. */
+static int32_t differs(struct peer *p)
+{
+    const struct peer_identity *us = &p->config.self, *them = &p->other;
+    char a[32], b[32];
+    if (us->client || them->client)
+        return 0;
+    if (us->revision != them->revision) {
+        snprintf(p->text, sizeof p->text,
+                 "the member lists of '%.40s' and '%.40s' differ: names, weights and 'homes' must be the same on all "
+                 "nodes: " REMEDY,
+                 us->node, them->node);
+        return BERTH_EVERSION;
+    }
+    if (them->version_max < WIRE_VERSION_MEMORY)
+        return 0; /* it does not say, and has no version in common with us */
+    bool removals = us->tombstone_ns != them->tombstone_ns;
+    if (!removals && us->fresh_ns == them->fresh_ns)
+        return 0;
+    snprintf(p->text, sizeof p->text,
+             "'%s' is %s on '%.40s' and %s on '%.40s': it must be the same on all nodes: " REMEDY,
+             removals ? "tombstones" : "fresh", seconds(a, removals ? us->tombstone_ns : us->fresh_ns), us->node,
+             seconds(b, removals ? them->tombstone_ns : them->fresh_ns), them->node);
+    return BERTH_EVERSION;
 }
 
 /* Why the other side can't be a peer: 0, or the code of the refusal, and p->text. */
@@ -87,14 +130,9 @@ static int32_t unfit(struct peer *p)
         snprintf(why, room, "'%s' and '%s' have the same region: a node is no peer of its own", us->node, them->node);
         return -EADDRINUSE;
     }
-    if (!us->client && !them->client && us->revision != them->revision) {
-        snprintf(
-            why, room,
-            "the member lists of '%.40s' and '%.40s' differ (%016llx and %016llx): names, weights and 'homes' must "
-            "be the same on all",
-            us->node, them->node, (unsigned long long)us->revision, (unsigned long long)them->revision);
-        return BERTH_EVERSION;
-    }
+    int32_t other = differs(p);
+    if (other)
+        return other;
     bool fits = them->client ? !them->address[0] : address_reachable(them->address);
     if (!fits) {
         snprintf(why, room, "nobody can reach '%s' at its address '%.100s': it must say one of its own", them->node,

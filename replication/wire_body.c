@@ -3,6 +3,20 @@
 
 #include <string.h>
 
+/* Which fields there are the greatest version says, so that an older node is told why it is refused. */
+static void hello_memory(struct wire_cursor *c, struct wire_hello *h)
+{
+    if (h->version_max < WIRE_VERSION_MEMORY) {
+        if (!c->out)
+            h->tombstones = h->fresh = 0;
+        wire_require(c, h->tombstones == 0 && h->fresh == 0, WIRE_FAULT_USE);
+        return;
+    }
+    wire_u64(c, &h->tombstones);
+    wire_u64(c, &h->fresh);
+    wire_require(c, h->tombstones <= INT64_MAX && h->fresh <= INT64_MAX, WIRE_FAULT_TIME);
+}
+
 static void hello(struct wire_cursor *c, const struct wire_head *head, struct wire_hello *h)
 {
     uint64_t magic = WIRE_MAGIC;
@@ -20,6 +34,7 @@ static void hello(struct wire_cursor *c, const struct wire_head *head, struct wi
     wire_u64(c, &h->pool_bytes);
     wire_require(c, h->pool_bytes <= WIRE_OFFSET_MAX, WIRE_FAULT_RANGE);
     wire_u64(c, &h->revision);
+    hello_memory(c, h);
     wire_u32(c, &h->largest);
     wire_require(c, h->largest >= WIRE_MESSAGE_MIN, WIRE_FAULT_SIZE);
     if (!c->out)

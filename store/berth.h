@@ -80,10 +80,8 @@ enum berth_error_code {
 #undef BERTH_ERROR_ENUM
 };
 
-/* berth_put and berth_create return this where the key exists and was kept. */
-#define BERTH_KEPT 1
-/* In the status of a draft after berth_create: another draft of the key was open at that moment. */
-#define BERTH_WRITING 2
+#define BERTH_KEPT 1    /* of berth_put and berth_create: the key exists and was kept */
+#define BERTH_WRITING 2 /* in the status of a draft after berth_create: another draft of the key was open then */
 
 struct berth;       /* a handle on one node */
 struct berth_queue; /* completions of asynchronous operations */
@@ -94,7 +92,8 @@ struct berth_key {
     const void *data;
     uint32_t size;
     uint32_t ns;    /* from berth_namespace(); 0 is the default namespace */
-    uint64_t route; /* 0: the key's own hash decides its homes; keys with one route share them. Kept for clusters */
+    uint64_t route; /* 0: the key's own hash decides which nodes are its homes; keys with one route share them, so that
+                       a question for all of them goes to few nodes. Nothing on a node without peers */
 };
 
 /* The sealing node's counter and region id: greater is newer, equal means the same bytes. */
@@ -138,41 +137,29 @@ struct berth_draft {
 };
 #define BERTH_HAS_CHECKSUM 1u
 
+/* What reads do beside looking here; or them together. Reads: get, get_into, get_range, get_many, prefix. */
 enum berth_flags {
-    BERTH_VERIFY = 1u << 0,     /* get: compare the checksum, of every segment, before returning the view */
-    BERTH_NO_TOUCH = 1u << 1,   /* get, prefix: do not count as a use for eviction */
+    BERTH_VERIFY = 1u << 0,     /* reads: compare the checksum, of all segments (get_range: of those that it touches) */
+    BERTH_NO_TOUCH = 1u << 1,   /* reads: do not count as a use for eviction */
     BERTH_SAME_GROUP = 1u << 2, /* prefix, get_many: all members from one seal, or BERTH_EGROUP */
-    BERTH_LOCAL = 1u << 3,      /* look here; the default and all there is on one node */
-    BERTH_WAIT = 1u << 17,      /* get, get_into, get_range, get_many, prefix: wait for a key that is not there until it
-                                   is sealed, the last that writes it gives it up or ends, or the deadline. A key that
-                                   nobody writes is waited for too: somebody may create it. With BERTH_PEERS the wait
-                                   goes on, too, where a member that may have it can't be reached, since it may be
-                                   back; -ETIMEDOUT claims no more than that nothing came in time. BERTH_NOW waits for
-                                   nothing, BERTH_FOREVER without end. What a call has found stays pinned while it
-                                   waits for the rest */
-    BERTH_PEERS = 1u << 16,     /* get, get_into, get_range, get_many, prefix: what is not here is pulled from peers
-                                   into this pool, under a lease, and pinned here as any other object. Nothing is asked
-                                   where it is here. The deadline is that of the whole call: -ETIMEDOUT; BERTH_NOW asks
-                                   nobody, BERTH_FOREVER waits as long as there is somebody to ask. Without peers what
-                                   is not here is -ENOENT. Also BERTH_EUNSURE, BERTH_ENOTNOW, BERTH_ECORRUPT,
-                                   BERTH_EREADONLY (another user's node), BERTH_EFULL. Room here is waited for until the
-                                   deadline, then -ETIMEDOUT; with BERTH_FOREVER for 1 s or so, then BERTH_EFULL, since
-                                   what keeps it may be what the call itself has brought. The figures of both are those
-                                   of berth_put. Where the node restarts, the next one is asked. An owner lends one
-                                   node `lease-quota` bytes at a time: a batch of more comes in turns.
-                                   With BERTH_VERIFY what comes is compared with its checksum on its way, whatever the
-                                   node's setting `verify` is. get_into and get_range of an embedded node, or into a
-                                   registered buffer, need no room in the pool: the bytes go straight into the
-                                   caller's memory, which may have been written on an error. There, ranges of an object
-                                   with segments are proved by the segments that they touch, and nothing else of it
-                                   comes. In all other cases the whole object comes into the pool: ranges into memory
-                                   that is not registered, and ranges of an object without segments that are to be
-                                   verified. */
-    BERTH_FRESH = 1u << 18 /* with BERTH_PEERS, in a replaceable namespace: the home is asked for the newest version
-                                   even though one is here */
+    BERTH_LOCAL = 1u << 3,      /* reads, exists: look here only, as without a flag */
+    /* reads: wait for a key that is not there until it is sealed, the last that writes it gives it up or ends, or the
+     * deadline. A key that nobody writes is waited for too: somebody may create it; with BERTH_PEERS also where a
+     * member that may have it is down. -ETIMEDOUT says that it did not come in time, and no more. BERTH_NOW waits for
+     * nothing, BERTH_FOREVER without end. What a call has found stays pinned while it waits for the rest */
+    BERTH_WAIT = 1u << 17,
+    /* reads: what is not here is pulled from peers into this pool, under a lease, and pinned here as any other object.
+     * Nothing is asked where it is here. The deadline is that of the whole call: -ETIMEDOUT; BERTH_NOW asks nobody,
+     * BERTH_FOREVER waits as long as there is somebody to ask. Without peers what is not here is -ENOENT. Errors: see
+     * berth_get. With BERTH_VERIFY what comes is compared with its checksum on its way, whatever the node's setting
+     * `verify` is. get_into and get_range may need no room in the pool: see berth_get_range */
+    BERTH_PEERS = 1u << 16,
+    BERTH_FRESH = 1u << 18 /* with BERTH_PEERS, else -EINVAL: in a replaceable namespace ask the home for the newest
+                              version even though one is here */
 };
 #define BERTH_PULL_MAX 256u /* keys of one BERTH_OP_PULL */
 
+/* Options of berth_open. All 0 but size: the defaults. */
 struct berth_open_opts {
     size_t size;      /* sizeof(struct berth_open_opts) */
     const char *name; /* shown by `berth pins`, at most 63 bytes; NULL: the program's name */
@@ -184,6 +171,7 @@ struct berth_open_opts {
 };
 #define BERTH_OPEN_READER 1u
 
+/* Options of berth_put and berth_create. All 0 but size: the defaults. */
 struct berth_put_opts {
     size_t size;
     uint64_t lineage;               /* 0: the handle's */
@@ -195,8 +183,7 @@ struct berth_put_opts {
                          BERTH_SEGMENTS_MAX of them. Each then has a checksum of its own, and a range can be verified
                          without the rest. 0: one checksum for all of it */
     uint32_t flags;   /* BERTH_JOIN, for berth_create; BERTH_PUBLISHED */
-    int64_t
-        deadline; /* how long to wait for room, with BERTH_JOIN for the other writer, with BERTH_PUBLISHED for homes;
+    int64_t deadline; /* to wait for room, with BERTH_JOIN for the other writer, with BERTH_PUBLISHED for homes;
                          BERTH_NOW: no longer than an eviction takes, and for no writer and no home */
     uint64_t reserved[4];
 };
@@ -216,20 +203,19 @@ struct berth_put_opts {
 #define BERTH_PUBLISHED 2u
 
 /* Opens a node: "embedded:?pool=256MiB" (a node on a thread of this process, over a region of its own; settings as for
- * berthd, separated by &), "unix:PATH", or NULL: $BERTH_NODE, else the first that answers of
- * unix:$XDG_RUNTIME_DIR/berth.sock, unix:/run/berth/berth.sock and unix:/tmp/berth-UID/berth.sock (whose directory has
- * to be this user's alone). "tcp://HOST:PORT" is a node of another host, at the address where it listens for its peers
- * (settings behind a "?", separated by &: cluster=NAME, verify=always | 1/N | lease, peer-trust=network for an address
- * that is no loopback): a client without a node. Whichever member of a fleet is named, objects of all of them are read,
- * into the caller's memory: berth_get_into, berth_get_range, berth_exists, berth_stat, the queues' operations of these
- * names and BERTH_OP_CANCEL, as if with BERTH_PEERS; and berth_namespace. Everything else needs a node on this host:
- * -EOPNOTSUPP. It runs on a thread of this process, until berth_close. Where the fleet's list of members has changed
- * calls say BERTH_ERESTART. "verbs://" is a name of later versions. opts may be NULL. *b is the caller's until
- * berth_close. Any thread.
+ * berthd, separated by &; replaceable=NAME,.. stands for its [namespace] sections), "unix:PATH", or NULL: $BERTH_NODE,
+ * else the first that answers of unix:$XDG_RUNTIME_DIR/berth.sock, unix:/run/berth/berth.sock and
+ * unix:/tmp/berth-UID/berth.sock (whose directory has to be this user's alone). "tcp://HOST:PORT" is a node of another
+ * host, at the address where it listens for its peers (settings behind a "?", separated by &: cluster=NAME,
+ * verify=always | 1/N | lease, peer-trust=network for an address that is no loopback): a client without a node.
+ * Whichever member of a fleet is named, objects of all of them are read, into the caller's memory: berth_get_into,
+ * berth_get_range, berth_exists, berth_stat, the queues' operations of these names and BERTH_OP_CANCEL, as if with
+ * BERTH_PEERS; and berth_namespace. Everything else needs a node on this host: -EOPNOTSUPP. It runs on a thread of this
+ * process, until berth_close. Where the fleet's list of members has changed calls say BERTH_ERESTART. "verbs://" is a
+ * name of later versions. opts may be NULL. *b is the caller's until berth_close. Any thread.
  * Errors: -EINVAL (name or option), BERTH_ENODE, -EACCES (tcp: another cluster, too), BERTH_EFORMAT, -ENOMEM, -EMFILE,
- * -EOPNOTSUPP, -EUSERS (the node has 1024 sessions, the most that it serves; tcp: 256 clients without a node);
- * embedded also what berthd refuses to start with (-ENOSPC: no room for the pool). berth_error(NULL, ..) has the
- * sentence. */
+ * -EOPNOTSUPP, -EUSERS (the node has 1024 sessions, the most that it serves; tcp: 256 clients without a node); embedded
+ * also what berthd refuses to start with (-ENOSPC: no room for the pool). berth_error(NULL, ..) has the sentence. */
 BERTH_API int berth_open(struct berth **b, const char *node, const struct berth_open_opts *opts);
 
 /* Closes a handle: unsealed drafts are aborted, remaining views become invalid, queues must be closed before. Ends an
@@ -237,9 +223,8 @@ BERTH_API int berth_open(struct berth **b, const char *node, const struct berth_
 BERTH_API void berth_close(struct berth *b);
 
 /* A namespace's id (*ns), registered at the node if it is new. name: 1 to 63 bytes of [a-zA-Z0-9._-]; "" is the
- * default, 0. The id follows from the name and is the same on every node.
- * Errors: -EINVAL, -EEXIST (another namespace has that id: choose another name), BERTH_ENODE, BERTH_EINDEXFULL,
- * BERTH_EREADONLY (a new name, by a reader). */
+ * default, 0. The id follows from the name and is the same on every node. Errors: -EINVAL, -EEXIST (another namespace
+ * has that id: choose another name), BERTH_ENODE, BERTH_EINDEXFULL, BERTH_EREADONLY (a new name, by a reader). */
 BERTH_API int berth_namespace(struct berth *b, const char *name, uint32_t *ns);
 
 /* Puts an object whole: copies size bytes from data into the pool with their checksum, and seals. data may be NULL for
@@ -283,15 +268,21 @@ BERTH_API int berth_abort(struct berth *b, struct berth_draft *d, size_t n);
  * BERTH_WAIT, BERTH_PEERS (what is not here is pulled from other nodes), BERTH_FRESH (their newest version). deadline
  * bounds the rare question to the node; BERTH_FOREVER: the handle's time-out. With BERTH_WAIT it bounds the wait, over
  * restarts of the node too; with BERTH_PEERS the whole call, BERTH_NOW asks nobody. Errors: -ENOENT,
- * BERTH_ELINEAGE, BERTH_EPINS, BERTH_EQUOTA, BERTH_ECORRUPT (VERIFY), BERTH_EFORKED, -EINVAL; with BERTH_WAIT also
- * -ETIMEDOUT, BERTH_EABORTED, BERTH_EDIED, BERTH_ENODE, and -EAGAIN (the node has as many waits as it takes: wait for
- * fewer keys); with BERTH_PEERS also -ETIMEDOUT, BERTH_EUNSURE and BERTH_ENOTNOW. */
+ * BERTH_ELINEAGE, BERTH_EPINS, BERTH_EQUOTA, BERTH_ECORRUPT (with VERIFY, or from a peer), BERTH_EFORKED, -EINVAL; with
+ * BERTH_WAIT also -ETIMEDOUT, BERTH_EABORTED, BERTH_EDIED, BERTH_ENODE, and -EAGAIN (the node has as many waits as it
+ * takes: wait for fewer keys); with BERTH_PEERS also -ETIMEDOUT, BERTH_EUNSURE, BERTH_ENOTNOW, BERTH_ENODE,
+ * BERTH_EREADONLY (another user's node may not be filled), BERTH_EFULL, BERTH_EINDEXFULL, BERTH_EHASH (no room for the
+ * copy here: as berth_put has them) and -ENOMEM. Room is waited for until the deadline: -ETIMEDOUT with the figures of
+ * BERTH_EFULL; with BERTH_FOREVER for a second only, since what keeps it may be what the caller itself has pinned. An
+ * owner lends one node `lease-quota` bytes at a time: what is above it is waited for. */
 BERTH_API int berth_get(struct berth *b, struct berth_key key, struct berth_view *view, unsigned flags,
                         int64_t deadline);
 
-/* Pins n objects in one pass (n up to 65,536): hashes, prefetches and pins them in batches. Returns how many were
- * found; v[i].data is NULL and v[i].status says why for the others. Errors as berth_get, for the call as a whole only
- * -EINVAL, BERTH_EFORKED, BERTH_EGROUP. */
+/* Pins n objects in one pass (n up to 65,536): hashes, prefetches and pins them in batches. flags as berth_get, and
+ * BERTH_SAME_GROUP. With BERTH_PEERS what is missing is pulled, 256 keys at a time, and a key that can't be had keeps
+ * no other from being brought; the deadline is that of the call. Returns how many were found; v[i].data is NULL and
+ * v[i].status says why for the others: an error of berth_get, with BERTH_PEERS and BERTH_WAIT those of these flags.
+ * Errors: -EINVAL, BERTH_EFORKED, BERTH_EGROUP for the call as a whole; in v[i].status as berth_get. */
 BERTH_API long berth_get_many(struct berth *b, const struct berth_key *keys, size_t n, struct berth_view *v,
                               unsigned flags, int64_t deadline);
 
@@ -311,10 +302,13 @@ struct berth_range {
 
 /* Copies n ranges, 1 to BERTH_RANGES_MAX, of one object into the caller's memory, all of one version, and releases it.
  * They may overlap in the object and come in any order. flags as berth_get; BERTH_VERIFY verifies the segments that the
- * ranges touch and no others, of an object without segments all of it. Returns the bytes copied. Errors as berth_get;
- * -ERANGE: a range goes beyond the object (figures: the object's size, the range's index, its offset and size). On an
- * error nothing is copied, but on a handle of tcp: as with berth_get_into. There BERTH_OP_GET_RANGE takes at most 1,024
- * ranges, and with BERTH_VERIFY only such as can be verified alone, else -EOPNOTSUPP. */
+ * ranges touch and no others, of an object without segments all of it. With BERTH_PEERS ranges of an object with
+ * segments come alone into memory of an embedded node or a registered buffer, as get_into does: straight, with no room
+ * in the pool, and an error may leave some of them. Into other memory, and to verify an object without segments, all of
+ * it comes into the pool. Returns the bytes copied. Errors as berth_get; -ERANGE: a range goes beyond the object
+ * (figures: the object's size, the range's index, its offset and size). Other errors copy nothing, but on a
+ * handle of tcp: as with berth_get_into. There BERTH_OP_GET_RANGE takes at most 1,024 ranges, and with BERTH_VERIFY
+ * only such as can be verified alone, else -EOPNOTSUPP. */
 BERTH_API long berth_get_range(struct berth *b, struct berth_key key, const struct berth_range *ranges, size_t n,
                                unsigned flags, int64_t deadline);
 
@@ -328,9 +322,8 @@ BERTH_API long berth_get_range(struct berth *b, struct berth_key key, const stru
  * closed afterwards. *id names the buffer until berth_buffer_unregister. A destination belongs to the node until the
  * call that names it returns; after BERTH_ENODE or -ETIMEDOUT of such a call it may be written until the buffer is
  * unregistered or the handle closed. Over a restart of the node the library registers it anew. At most 64 buffers of
- * 256 GiB together for a handle.
- * Errors: -EINVAL, -EPERM (no seal), -EEXIST (it overlaps another), BERTH_EQUOTA, BERTH_EREADONLY, -EMFILE, -ENOMEM,
- * BERTH_ENODE, BERTH_EFORKED. */
+ * 256 GiB together for a handle. Errors: -EINVAL, -EPERM (no seal), -EEXIST (it overlaps another), BERTH_EQUOTA,
+ * BERTH_EREADONLY, -EMFILE, -ENOMEM, BERTH_ENODE, BERTH_EFORKED. */
 BERTH_API int berth_buffer_register(struct berth *b, int fd, uint64_t offset, void *data, size_t size, uint32_t *id);
 
 /* Makes size bytes of such memory, zeroed, mapped at *data, and registers them under *id. unregister unmaps them.
@@ -344,26 +337,30 @@ BERTH_API int berth_buffer_unregister(struct berth *b, uint32_t id);
 /* Pins the longest run keys[0 .. r) of which every member is there, in one call: lookup and pin cannot be torn apart by
  * an eviction. Keys are in prefix order; the run ends at the first that is missing or of another lineage. Touches the
  * run deepest first. With BERTH_WAIT the run may grow until the deadline: it returns when all n are there, when the
- * next one was given up by its writer, or at the deadline, with the run that there is. Returns r; views from r on are
- * not written. Errors: -EINVAL, BERTH_EPINS, BERTH_EQUOTA, BERTH_EGROUP, BERTH_EFORKED, with BERTH_WAIT also
- * BERTH_ENODE and -EAGAIN: then nothing is pinned. */
+ * next one was given up by its writer, or at the deadline, with the run that there is. With BERTH_PEERS it goes on with
+ * what peers have: a key that they don't have, or can't give in time or at all, ends it, and is no error of the call.
+ * flags as berth_get, and BERTH_SAME_GROUP. Returns r; views from r on are not written. Errors: -EINVAL, BERTH_EPINS,
+ * BERTH_EQUOTA, BERTH_EGROUP, BERTH_EFORKED, with BERTH_WAIT also BERTH_ENODE and -EAGAIN, with BERTH_PEERS also
+ * BERTH_ENODE, BERTH_EREADONLY and -ENOMEM: then nothing is pinned. */
 BERTH_API long berth_prefix(struct berth *b, const struct berth_key *keys, size_t n, struct berth_view *v,
                             unsigned flags, int64_t deadline);
 
-/* Which of n keys are ready to be read: present[i] 1 or 0. Pins nothing, touches nothing. Returns how many are.
- * Errors: -EINVAL, BERTH_EFORKED. On a handle of tcp: the owners are asked, within the handle's time-out; also
- * BERTH_EUNSURE, BERTH_ENODE, -ETIMEDOUT: then present[] says nothing. */
+/* Which of n keys are ready to be read: present[i] 1 or 0. Pins nothing, touches nothing. flags: 0 or BERTH_LOCAL.
+ * Returns how many are. Errors: -EINVAL, BERTH_EFORKED. On a handle of tcp: the owners are asked, within the handle's
+ * time-out; also BERTH_EUNSURE, BERTH_ENODE, -ETIMEDOUT: then present[] says nothing. */
 BERTH_API long berth_exists(struct berth *b, const struct berth_key *keys, size_t n, uint8_t *present, unsigned flags);
 
 /* Releases n views; those whose data is NULL are passed over, so a whole batch can be given. data becomes NULL. Any
  * thread. Never fails; in a forked child it does nothing. */
 BERTH_API void berth_release(struct berth *b, struct berth_view *v, size_t n);
 
+/* A hold on a key, as berth_stat shows it. */
 struct berth_hold_info {
     char label[BERTH_LABEL_MAX + 1];
     int64_t ttl_ns; /* left; 0: no end */
 };
 
+/* What berth_stat says of a key. */
 struct berth_stat {
     struct berth_version version;
     uint64_t size;       /* bytes of payload */
@@ -387,6 +384,7 @@ struct berth_stat {
  * others are 0. Errors: -ENOENT, -EINVAL, BERTH_ENODE, -ETIMEDOUT, there also BERTH_EUNSURE, BERTH_ENOTNOW. */
 BERTH_API int berth_stat(struct berth *b, struct berth_key key, struct berth_stat *st);
 
+/* A key of a listing. */
 struct berth_entry {
     struct berth_version version;
     uint64_t size;
@@ -420,14 +418,14 @@ BERTH_API int berth_remove(struct berth *b, struct berth_key key, const struct b
 
 /* Holds a key under a label, 1 to 63 bytes: never evicted nor removed until dropped or ttl_ns (0: no end) of real time
  * has passed, also over restarts of the node. The same label again renews it. A hold stays with the key when it is
- * replaced. It binds this node: a removal at another one ends it, as it ends the key.
- * Errors: -ENOENT, -EINVAL, BERTH_EHOLDS (16 a key), BERTH_EINDEXFULL, BERTH_EREADONLY, BERTH_ENODE, BERTH_EUNKNOWN,
- * -ETIMEDOUT. */
+ * replaced; a removal at another node ends it, as it ends the key. Errors: -ENOENT, -EINVAL, BERTH_EHOLDS (16 a key),
+ * BERTH_EINDEXFULL, BERTH_EREADONLY, BERTH_ENODE, BERTH_EUNKNOWN, -ETIMEDOUT. */
 BERTH_API int berth_hold(struct berth *b, struct berth_key key, const char *label, int64_t ttl_ns);
 
 /* Drops a hold. Errors: -ENOENT (no such key or label), BERTH_EREADONLY, BERTH_ENODE, BERTH_EUNKNOWN, -ETIMEDOUT. */
 BERTH_API int berth_drop(struct berth *b, struct berth_key key, const char *label);
 
+/* What berth_query is to report. */
 enum berth_question {
     BERTH_STATUS = 0, /* pool, index, sessions, settings, counters, phases */
     BERTH_PINS = 1,   /* who pins, holds and leases what; with a key: who has that, or has it still */
@@ -446,6 +444,7 @@ BERTH_API int berth_revoke(struct berth *b, struct berth_key key);
 
 /* ---- asynchronous ---- */
 
+/* What an operation of a queue does, and which of its fields it takes. */
 enum berth_opcode {
     BERTH_OP_NOP = 0,
     BERTH_OP_PUT = 1,        /* key, data, size, put -> status 0 or BERTH_KEPT */
@@ -467,8 +466,7 @@ enum berth_opcode {
     /* key, or n keys at data (struct berth_key, 1 to BERTH_PULL_MAX; -E2BIG: too long together), flags: from peers into
      * this pool, and not pinned. Result of one: 0, BERTH_KEPT (it was here), or its error; of n: how many are here. */
     BERTH_OP_PULL = 34,
-    /* reserved, -EOPNOTSUPP: */
-    BERTH_OP_PURGE = 33
+    BERTH_OP_PURGE = 33 /* reserved: -EOPNOTSUPP */
 };
 
 /* Where the time of a pull went, one phase after the other: together they are TOTAL, unless it shared the transfer of
@@ -494,14 +492,12 @@ enum berth_phase {
 
 /* What moved an operation's bytes. */
 struct berth_record {
-    char source[64];     /* name of the node that they came from; empty: none */
-    char transport[16];  /* over what: "tcp"; empty: nothing came */
-    uint64_t bytes;      /* of payload that came over the transport, in vain too */
-    uint64_t copied;     /* of these, copied into their destination by a CPU of this host: over tcp all, by the
-                                       kernel out of its socket buffers */
-    uint64_t copied_out; /* bytes that the caller's own thread then copied out of the pool: GET_INTO and
-                                       GET_RANGE without an embedded node */
-    uint64_t lease;      /* the owner's number of the lease; 0: none */
+    char source[64];                /* name of the node that they came from; empty: none */
+    char transport[16];             /* over what: "tcp"; empty: nothing came */
+    uint64_t bytes;                 /* of payload that came over the transport, in vain too */
+    uint64_t copied;                /* of these, copied into place by a CPU of this host: over tcp all, by the kernel */
+    uint64_t copied_out;            /* that the caller's thread then copied out of the pool: GET_INTO, GET_RANGE */
+    uint64_t lease;                 /* the owner's number of the lease; 0: none */
     int64_t phase_ns[BERTH_PHASES]; /* enum berth_phase; all 0 where nothing was asked */
     uint32_t flags;                 /* BERTH_RECORD_VERIFIED, _SHARED, _LOCAL */
     uint32_t member;                /* place of the source in the list of members; 65,535: none */
@@ -510,12 +506,13 @@ struct berth_record {
     uint64_t reserved[4];
 };
 
-/* One operation: the caller's storage, unchanged and in place from submit until it is reaped, and so are key, data,
- * put, draft, view, stat, label, ranges and record. One that waits (BERTH_WAIT, BERTH_JOIN) holds no other up. */
+/* One operation of a queue: the caller's storage, unchanged and in place from submit until it is reaped, and so are
+ * key, data, put, draft, view, stat, label, ranges and record. One that waits (BERTH_WAIT, BERTH_JOIN) holds no other
+ * up. */
 struct berth_op {
-    uint16_t opcode;
+    uint16_t opcode; /* enum berth_opcode */
     uint16_t reserved0;
-    uint32_t flags;
+    uint32_t flags;   /* enum berth_flags: of operations that read, those that the call of the same name takes */
     int64_t deadline; /* -ETIMEDOUT afterwards; what the node had begun may still happen */
     struct berth_key key;
     void *data;
@@ -560,6 +557,7 @@ BERTH_API long berth_reap(struct berth_queue *q, struct berth_op **done, size_t 
 
 /* ---- errors, helpers ---- */
 
+/* An error as berth_error gives it. */
 struct berth_error_info {
     int code;           /* negative */
     const char *name;   /* "BERTH_EFULL", "ENOENT" */

@@ -52,6 +52,8 @@ static void print_peers(const json_t *r)
         const char *why = json_string_value(json_object_get(peer, "why"));
         const char *state = json_string_value(json_object_get(peer, "state"));
         bool up = state && strcmp(state, "up") == 0;
+        if (state && strcmp(state, "self") == 0 && why && *why)
+            printf("peer      %s is this node: %s\n", json_string_value(json_object_get(peer, "name")), why);
         if (!state || strcmp(state, "self") == 0)
             continue;
         printf("peer      %s at %s: %s", json_string_value(json_object_get(peer, "name")),
@@ -63,6 +65,26 @@ static void print_peers(const json_t *r)
         else
             printf("%s%s\n", why && *why ? ": " : "", why ? why : "");
     }
+}
+
+/* What this node knows of where keys are, and what others may read here. Nothing where there are no peers. */
+static void print_home(const json_t *r)
+{
+    char a[24], b[24];
+    if (!json_is_object(json_object_get(r, "home")))
+        return;
+    printf("home      %" PRIu64 " keys known (%s of %s), %" PRIu64 " refused for room; %" PRIu64
+           " members still to tell it\n",
+           at(r, "home/entries"), cli_bytes(a, at(r, "home/bytes")), cli_bytes(b, at(r, "home/room_bytes")),
+           at(r, "home/full"), at(r, "home/missing"));
+    printf("          of this node's changes %" PRIu64 " wait for a home, %" PRIu64 " of %zu members know all%s\n",
+           at(r, "home/queued"), at(r, "home/current"), json_array_size(json_object_get(r, "peers")),
+           at(r, "home/held") ? "; held: it was away for long, its homes have not confirmed its objects" : "");
+    printf("leases    %" PRIu64 " given to peers keep %s (%s of it idle); %" PRIu64 " transfers under way; %" PRIu64
+           " refused, %" PRIu64 " asked back\n",
+           at(r, "remote/leases"), cli_bytes(a, at(r, "remote/leased_bytes")),
+           cli_bytes(b, at(r, "remote/leased_idle_bytes")), at(r, "remote/serving"), at(r, "remote/leases_refused"),
+           at(r, "remote/recalls"));
 }
 
 static void print_space(const json_t *r)
@@ -190,6 +212,7 @@ int cmd_status(int argc, char **argv)
     }
     print_node(report);
     print_peers(report);
+    print_home(report);
     print_space(report);
     print_traffic(report);
     print_pulls(report);

@@ -1,7 +1,9 @@
 /* peers.c: see peers.h. */
 #include "store/shell/peers_internal.h"
 
+#include "replication/address.h"
 #include "replication/tcp.h"
+#include "replication/tcp_address.h"
 #include "store/shell/log.h"
 #include "store/shell/peers_client.h"
 #include "store/shell/session.h"
@@ -116,6 +118,8 @@ static void make_identity(struct peers *p)
     me->incarnation = s->region.incarnation;
     me->pool_bytes = s->region.pool.bytes;
     me->revision = p->revision;
+    me->tombstone_ns = s->settings.tombstone_ns;
+    me->fresh_ns = s->settings.fresh_ns;
     struct member *own = &p->members[p->self];
     memcpy(own->region, me->region, sizeof own->region);
     own->region_id = me->region_id;
@@ -138,6 +142,30 @@ static void resolved(void *arg)
     p->again = true;
 }
 
+/* Its entry in the list and where it listens may differ for a reason, a forwarded port or a name; where they can't be
+ * told to be the same, somebody is to hear of it. A name is not looked up: of that only the port is compared. */
+static bool same_place(const char *entry, const char *digits)
+{
+    union tcp_address address;
+    struct address_text said, is;
+    char why[TRANSPORT_WHY_MAX], text[TRANSPORT_ADDRESS_MAX];
+    if (tcp_address_parse(entry, TCP_USE_DIGITS, &address, why, sizeof why) == 0 &&
+        tcp_address_print(&address, text, sizeof text) == 0)
+        return strcmp(text, digits) == 0;
+    return address_split(entry, &said) == 0 && address_split(digits, &is) == 0 && said.port == is.port;
+}
+
+static void check_listen(struct member *own, const char *digits)
+{
+    if (!*own->address || same_place(own->address, digits))
+        return;
+    snprintf(own->why, sizeof own->why,
+             "it listens on tcp://%.60s, but its entry in the list, where the others connect to, is %.100s", digits,
+             own->address);
+    log_event(LOG_WARNING, "peer '%s' is this node: %s: unless that leads here, correct 'listen' or the list",
+              own->name, own->why);
+}
+
 /* What is listened on is an address that peers may be told, unless the list has one for this node. */
 static int learn_address(struct peers *p)
 {
@@ -146,6 +174,8 @@ static int learn_address(struct peers *p)
     int e = p->transport->address(p->context, digits, sizeof digits);
     if (e < 0)
         return e;
+    if (e > 0)
+        check_listen(own, digits);
     if (e > 0 && !*own->address)
         snprintf(own->address, sizeof own->address, "tcp://%.240s", digits);
     if (e > 0)

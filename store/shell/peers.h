@@ -16,9 +16,13 @@
 
 struct peers;
 struct server;
+struct settings;
 
 /* Whether the settings ask for peers at all: an address to listen on, or a member list. */
 bool peers_wanted(const struct server *s);
+
+/* Memory that the table of what others have takes at most, for a region of this shape; 0 without other members. */
+uint64_t peers_home_bytes(uint64_t headers, uint64_t pool_bytes, const struct settings *s);
 
 /* After recovery, before clients are listened for. Listens, and begins to connect; *out is NULL where nothing is
  * wanted. 0; -EINVAL, -EADDRINUSE, -EADDRNOTAVAIL, -EHOSTUNREACH, -EACCES, -EMFILE, -ENOMEM, with a sentence in why. */

@@ -117,8 +117,18 @@ static void add_stats(struct peer_stats *sum, const struct peer *peer)
     sum->pings += st.pings;
 }
 
-static void refused(struct peers *p, const struct link *l, int64_t now)
+/* Who connects and is refused may be a member, or say that it is one: the status of this side is to say why too. What
+ * is up stays as it is. */
+static void refused_member(struct peers *p, const struct link *l, int32_t status)
 {
+    uint16_t i = l->other.client ? MEMBER_NONE : member_find(p, l->other.node);
+    if (i != MEMBER_NONE && i != p->self && !p->members[i].link && !p->members[i].dials)
+        member_says(&p->members[i], status, l->why);
+}
+
+static void refused(struct peers *p, const struct link *l, int32_t status, int64_t now)
+{
+    refused_member(p, l, status);
     if (p->stopping || (strcmp(p->refused, l->why) == 0 && now - p->refused_at < REFUSED_NS))
         return;
     snprintf(p->refused, sizeof p->refused, "%s", l->why);
@@ -157,7 +167,7 @@ void member_lost(struct link *l, bool was_up, int32_t status)
     else if (m)
         dial_failed(p, m, status, l->why, now);
     else if (!was_up)
-        refused(p, l, now);
+        refused(p, l, status, now);
     else
         log_event(LOG_INFO, "client '%s' is gone: %s", l->other.node, l->why);
 }

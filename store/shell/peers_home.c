@@ -8,18 +8,26 @@
 
 /* ---- opening ---- */
 
+static void bounds(struct home_config *c, uint64_t headers, uint64_t pool_bytes, uint32_t homes)
+{
+    uint64_t pages = pool_bytes / PAGE_BYTES;
+    home_bounds(c, headers < pages ? headers : pages, homes);
+}
+
+uint64_t peers_home_bytes(uint64_t headers, uint64_t pool_bytes, const struct settings *s)
+{
+    struct home_config c = {0};
+    if (s->n_peers < 2)
+        return 0;
+    bounds(&c, headers, pool_bytes, s->homes);
+    return home_memory(&c);
+}
+
 static struct home_config table_config(const struct peers *p)
 {
     const struct server *s = p->server;
-    uint64_t objects = s->settings.max_objects ? s->settings.max_objects : s->region.super->max_headers;
     struct home_config c = {.life = home_life_of(&p->identity), .tombstone_ns = s->settings.tombstone_ns};
-    c.max_bytes = s->region.pool.bytes / HOME_POOL_SHARE;
-    c.max_bytes = c.max_bytes < HOME_BYTES_MIN ? HOME_BYTES_MIN : c.max_bytes;
-    c.max_entries = 2u * s->settings.homes * objects;
-    if (c.max_entries > c.max_bytes / HOME_ENTRY_BYTES)
-        c.max_entries = c.max_bytes / HOME_ENTRY_BYTES;
-    if (c.max_entries == 0)
-        c.max_entries = 1;
+    bounds(&c, s->region.super->max_headers, s->region.pool.bytes, s->settings.homes);
     return c;
 }
 

@@ -7,9 +7,8 @@
  *   peers_home_confirm.c  what this node still has after it was away for long
  *   peers_home_report.c   what is said of it
  *
- * The table has at most 2 * homes * (objects that this node can have) keys: members of like size hold as many objects
- * together as their homes have to know, `homes` times each, and twice that is for uneven shares. Its entries have at
- * most 1/32 of the pool's bytes, at least 4 MiB, and a key stands for 128 bytes of them at least.
+ * The table has room for what home_bounds says of the slots that the pool can have: with 2 homes at most 672 bytes a
+ * slot and 8 for each of its buckets, less than a fifth of a pool of 4 KiB slots.
  */
 #ifndef BERTH_SHELL_PEERS_HOME_INTERNAL_H
 #define BERTH_SHELL_PEERS_HOME_INTERNAL_H
@@ -19,9 +18,6 @@
 #include "replication/pull.h"
 #include "store/shell/peers_internal.h"
 
-#define HOME_POOL_SHARE 32u /* of the pool, 1 in so many bytes */
-#define HOME_BYTES_MIN (4u << 20)
-#define HOME_ENTRY_BYTES 128u              /* a key with one location, about */
 #define HOME_SWEEP_NS INT64_C(1000000000)  /* between two looks for entries that have ended */
 #define HOME_QUEUE (1u << 16)              /* entries that wait for one member; more, and it is listed to anew */
 #define HOME_WINDOW 4u                     /* batches under way to a member */

@@ -8,7 +8,7 @@ struct figure {
     uint64_t value;
 };
 
-#define FIGURES 27u
+#define FIGURES 29u
 
 static unsigned figures(const struct peers *p, struct figure out[FIGURES])
 {
@@ -20,6 +20,8 @@ static unsigned figures(const struct peers *p, struct figure out[FIGURES])
     const struct figure all[] = {
         {"entries", "gauge", "Keys that this home knows.", t.entries},
         {"bytes", "gauge", "Bytes of the home's entries.", t.bytes},
+        {"room_entries", "gauge", "Keys that this home has room for.", t.room_entries},
+        {"room_bytes", "gauge", "Bytes of entries that this home has room for.", t.room_bytes},
         {"locations", "gauge", "Places of objects that this home knows, those included that ended.", t.locations},
         {"missing", "gauge", "Members that have not yet told this home all that they have.", t.missing},
         {"full", "counter", "Publications of others that this home had no room for.", t.refused},

@@ -57,7 +57,7 @@ enum member_state {
 
 struct member {
     char name[WIRE_NAME_MAX + 1];
-    char address[WIRE_ADDRESS_MAX + 1]; /* as configured; self: as it is listened on; empty: not known */
+    char address[WIRE_ADDRESS_MAX + 1]; /* as in the list; self without one: as it listens; empty: not known */
     uint32_t weight;                    /* 1 .. RENDEZVOUS_WEIGHT_MAX */
     enum member_state state;
     struct link *link;      /* up; NULL: not */
@@ -73,7 +73,7 @@ struct member {
     uint64_t ups, downs;          /* connections that came up, and that were lost */
     int64_t since;                /* CLOCK_MONOTONIC ns of the last change between up and down */
     int32_t status;               /* why it is not up; 0: nothing is known */
-    char why[TRANSPORT_WHY_MAX];  /* the sentence */
+    char why[TRANSPORT_WHY_MAX];  /* the sentence; self: what is wrong with its address, or empty */
     char told[TRANSPORT_WHY_MAX]; /* what the log was told last: a failure is said once */
     struct peer_stats gone;       /* sums over its earlier connections */
 };
@@ -96,7 +96,7 @@ struct link {
     char why[TRANSPORT_WHY_MAX]; /* of its end */
     int64_t peers_now;           /* CLOCK_MONOTONIC ns of its last event */
     int64_t linger;              /* CLOCK_MONOTONIC ns; INT64_MAX: not closing */
-    struct peer_identity other;  /* from HELLO, once up */
+    struct peer_identity other;  /* from HELLO, once up, or once it has ended; node is empty: it has not said */
     uint8_t *backlog;            /* messages that the transport had no room for, each with its u32 length before it */
     size_t backlog_used, backlog_room, backlog_at;
     struct peer_command stash[PEER_QUEUE]; /* commands that stood before a message of ours in the queue */

@@ -145,6 +145,8 @@ static void on_down(struct link *l, const struct peer_command *c)
 {
     struct peers *p = l->peers;
     bool was_up = l->up;
+    if (c->other)
+        l->other = *c->other;
     if (!*l->why && c->text)
         snprintf(l->why, sizeof l->why, "%s", c->text);
     l->up = false;

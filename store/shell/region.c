@@ -8,6 +8,7 @@
 
 #include "store/shell/liveness.h"
 #include "store/shell/log.h"
+#include "store/shell/peers.h"
 #include "store/shell/region_files.h"
 #include "store/shell/region_lock.h"
 #include "store/shell/region_ours.h"
@@ -256,7 +257,7 @@ static int check_space(const struct opening *o)
         .path = o->r->path,
         .dir_fd = o->r->dir_fd,
         .bytes = region_files_bytes(&o->shape) + lmdb_file_bytes(o->s->index_size),
-        .own_bytes = region_own_bytes(&o->shape),
+        .own_bytes = region_own_bytes(&o->shape) + peers_home_bytes(o->shape.max_headers, o->shape.pool_bytes, o->s),
         .lock_bytes = o->shape.pool_bytes,
         .lock = o->s->lock,
         .root = "",

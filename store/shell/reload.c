@@ -35,7 +35,8 @@ static int check_fixed(const struct settings *old, const struct settings *fresh,
 {
     char now[VALUE_MAX], then[VALUE_MAX];
     for (unsigned i = 0; i < SETTINGS; i++) {
-        if (can_change[i] || !differs(old, fresh, i, now, then))
+        bool below = i == SET_REPLACEABLE; /* with the other namespaces */
+        if (can_change[i] || below || !differs(old, fresh, i, now, then))
             continue;
         snprintf(why, why_size, "%s can't change from %s to %s while the node runs: restart it, or set it back",
                  settings_table[i].name, then, now);

@@ -38,7 +38,8 @@ const struct setting settings_table[] = {
     [SET_LOG_FORMAT] = {"log-format", "text|json", "text", "how a line of the log looks"},
     [SET_NAME] = {"name", "NAME", "the host's name", "this node's name among its peers"},
     [SET_CLUSTER] = {"cluster", "NAME", "berth", "peers of another cluster are refused"},
-    [SET_LISTEN] = {"listen", "off|tcp://HOST:PORT", "off", "where peers connect to; port 0: a free one"},
+    [SET_LISTEN] = {"listen", "off|tcp://HOST:PORT", "the address of its own entry in peers, else off",
+                    "where peers connect to; port 0: a free one"},
     [SET_PEER_TRUST] = {"peer-trust", "host|network", "host",
                         "who may be a peer: processes of this host, or whoever reaches the address"},
     [SET_PEERS] = {"peers", "NAME=tcp://HOST:PORT[*WEIGHT][,..]", "none",
@@ -51,6 +52,8 @@ const struct setting settings_table[] = {
         {"tombstones", "DURATION", "1h",
          "how long removals are remembered, the same on all nodes; who was away longer confirms its objects"},
     [SET_FRESH] = {"fresh", "DURATION", "60s", "how old news of a replaceable namespace may be, the same on all nodes"},
+    [SET_REPLACEABLE] = {"replaceable", "NAME[,NAME..]", "none",
+                         "namespaces where a put replaces, beside those of [namespace] sections; may be repeated"},
 };
 const unsigned settings_count = sizeof settings_table / sizeof *settings_table;
 _Static_assert(SETTINGS <= sizeof((struct settings *)0)->source / sizeof((struct settings *)0)->source[0], "source");
@@ -61,13 +64,14 @@ void settings_init(struct settings *s)
     for (unsigned i = 0; i < settings_count; i++) {
         const char *fallback = settings_table[i].fallback;
         snprintf(s->source[i].text, sizeof s->source[i].text, "%s", fallback);
-        if (i != SET_REGION && i != SET_SOCKET && i != SET_NAME)
+        if (i != SET_REGION && i != SET_SOCKET && i != SET_NAME && i != SET_LISTEN)
             value_parse(s, i, fallback);
     }
     snprintf(s->region, sizeof s->region, "/dev/shm/berth-%u", (unsigned)geteuid());
     _Static_assert(sizeof s->socket == WHERE_PATH, "socket");
     where_to_serve(s->socket);
     default_name(s->name, sizeof s->name);
+    snprintf(s->listen, sizeof s->listen, "off");
 }
 
 static int find(const char *name)
@@ -79,14 +83,12 @@ static int find(const char *name)
     return -ENOENT;
 }
 
+/* Their names would not fit into a sentence. */
 static void say_unknown(const char *name, char *why, size_t size)
 {
     char shown[100];
-    int at = 0;
     escape_bytes(shown, sizeof shown, name, strlen(name));
-    at = snprintf(why, size, "unknown setting '%s': there are", shown);
-    for (unsigned i = 0; i < settings_count && at >= 0 && (size_t)at < size; i++)
-        at += snprintf(why + at, size - (size_t)at, "%s %s", i > 0 ? "," : "", settings_table[i].name);
+    snprintf(why, size, "unknown setting '%s': `berthd --help` and `man berthd` list them all", shown);
 }
 
 /* Lists: a repetition from the same place adds, one from a later place begins anew. */
@@ -166,17 +168,20 @@ static bool name_is_valid(const char *name)
     return n > 0 && n <= NAME_MAX_BYTES && name[n] == '\0';
 }
 
-static struct node_namespace *namespace_slot(struct settings *s, const char *name)
+int namespace_find(struct settings *s, const char *name, struct node_namespace **out)
 {
+    if (!name_is_valid(name))
+        return -EINVAL;
     for (uint32_t i = 0; i < s->n_namespaces; i++) {
-        if (strcmp(s->namespaces[i].name, name) == 0)
-            return &s->namespaces[i];
+        *out = &s->namespaces[i];
+        if (strcmp((*out)->name, name) == 0)
+            return 0;
     }
     if (s->n_namespaces == SETTINGS_NAMESPACES)
-        return NULL;
-    struct node_namespace *made = &s->namespaces[s->n_namespaces++];
-    snprintf(made->name, sizeof made->name, "%s", name);
-    return made;
+        return -ERANGE;
+    *out = &s->namespaces[s->n_namespaces++];
+    snprintf((*out)->name, sizeof(*out)->name, "%s", name);
+    return 0;
 }
 
 static int refuse(char *why, size_t size, const char *format, const char *foreign)
@@ -190,7 +195,7 @@ static int refuse(char *why, size_t size, const char *format, const char *foreig
 int settings_namespace(struct settings *s, const char *name, const char *key, const char *value, const char *where,
                        char *why, size_t why_size)
 {
-    (void)where; /* the caller names it */
+    struct node_namespace *n;
     if (!name_is_valid(name))
         return refuse(why, why_size, "namespace '%s': a name has 1 to 63 of the characters a-z A-Z 0-9 . _ -", name);
     if (strcmp(key, "replaceable") != 0)
@@ -198,10 +203,14 @@ int settings_namespace(struct settings *s, const char *name, const char *key, co
     bool yes = strcmp(value, "yes") == 0;
     if (!yes && strcmp(value, "no") != 0)
         return refuse(why, why_size, "'replaceable' is '%s': write yes or no", value);
-    struct node_namespace *n = namespace_slot(s, name);
-    if (n == NULL)
+    if (namespace_find(s, name, &n) != 0)
         return refuse(why, why_size, "namespace '%s' is one too many: 256 can be configured", name);
-    n->replaceable = yes;
+    if (s->source[SET_REPLACEABLE].origin <= ORIGIN_FILE) {
+        s->source[SET_REPLACEABLE].origin = ORIGIN_FILE;
+        set_where(s->source[SET_REPLACEABLE].where, sizeof s->source[0].where, where, true);
+        n->replaceable = yes;
+    }
+    n->replaceable |= yes; /* what a flag or a variable names is so, whatever a section says */
     return 0;
 }
 

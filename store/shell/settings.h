@@ -52,7 +52,8 @@ struct settings {
     int64_t quarantine_ns; /* duration: 1s, 500ms */
     uint32_t log_level;    /* error | warning | info | debug */
     uint32_t log_format;   /* enum log_format: text | json */
-    struct node_namespace namespaces[SETTINGS_NAMESPACES]; /* [namespace NAME] replaceable = yes|no */
+    struct node_namespace namespaces[SETTINGS_NAMESPACES]; /* [namespace NAME] replaceable = yes|no, and
+                                                               replaceable = NAME[,NAME..] */
     uint32_t n_namespaces;
     char name[SETTINGS_NODE_NAME];    /* of this node among its peers; default: the host's */
     char cluster[SETTINGS_NODE_NAME]; /* nodes of another one are refused; default berth */

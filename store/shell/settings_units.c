@@ -26,6 +26,9 @@ static const char *peering_units(unsigned index, bool range)
     case SET_TOMBSTONES:
     case SET_FRESH:
         return range ? "it must be 1s to 24h" : "that is no duration: write a number with ns, us, ms, s, m or h";
+    case SET_REPLACEABLE:
+        return range ? "256 namespaces can be configured"
+                     : "write none, or names of 1 to 63 of the characters a-z A-Z 0-9 . _ -, several joined by commas";
     case SET_VERIFY:
         return "write always, 1/N with N up to 1000000000, or lease";
     default:

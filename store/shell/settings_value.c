@@ -216,6 +216,25 @@ static int parse_classes(struct settings *s, const char *text)
     return parse_list(s, text, parse_class);
 }
 
+static int replaceable(struct settings *s, char *piece)
+{
+    struct node_namespace *n;
+    int e = namespace_find(s, piece, &n);
+    if (e == 0)
+        n->replaceable = true;
+    return e;
+}
+
+static void show_replaceable(const struct settings *s, char *out, size_t size)
+{
+    size_t at = 0;
+    snprintf(out, size, "none");
+    for (uint32_t i = 0; i < s->n_namespaces && at < size; i++) {
+        if (s->namespaces[i].replaceable)
+            at += (size_t)snprintf(out + at, size - at, "%s%s", at > 0 ? "," : "", s->namespaces[i].name);
+    }
+}
+
 static int parse_mode(const char *text, uint32_t *out)
 {
     static const struct {
@@ -322,6 +341,8 @@ static int parse_peering(struct settings *s, unsigned index, const char *text)
         return parse_memory(text, &s->tombstone_ns);
     case SET_FRESH:
         return parse_memory(text, &s->fresh_ns);
+    case SET_REPLACEABLE:
+        return parse_list(s, text, replaceable);
     default:
         return -EINVAL;
     }
@@ -505,6 +526,8 @@ void settings_value(const struct settings *s, unsigned index, char *out, size_t 
         show_duration(index == SET_FRESH ? s->fresh_ns : s->tombstone_ns, out, size);
     else if (index == SET_PEERS)
         show_peers(s, out, size);
+    else if (index == SET_REPLACEABLE)
+        show_replaceable(s, out, size);
     else if (index == SET_HOMES)
         snprintf(out, size, "%u", s->homes);
     else if (index == SET_VERIFY)

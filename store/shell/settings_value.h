@@ -36,6 +36,7 @@ enum setting_index { /* order of settings_table */
                      SET_VERIFY,
                      SET_TOMBSTONES,
                      SET_FRESH,
+                     SET_REPLACEABLE,
                      SETTINGS
 };
 
@@ -51,6 +52,9 @@ uint64_t value_share(const char *text, uint64_t pool);
 /* "none", or pieces with commas between them: `one` is called for each, which it may cut, until one fails. What it
  * returned, or -EINVAL: a piece is too long. */
 int parse_list(struct settings *s, const char *text, int (*one)(struct settings *s, char *piece));
+
+/* The namespace of this name, made if it is new: 0, -EINVAL (no name), -ERANGE (one too many). settings.c. */
+int namespace_find(struct settings *s, const char *name, struct node_namespace **out);
 
 /* HOST:PORT that only processes of this host reach. */
 bool address_is_loopback(const char *text);

@@ -1,4 +1,5 @@
-# No C file of more than 600 lines, no function of more than 60. A function's braces stand in column 1.
+# No C file of more than 600 lines, no function of more than 60. A function's braces stand in column 1. The public header
+# is a manual, which users read from top to bottom: one file, of 750 lines at most.
 set -euo pipefail
 . tests/build/sources.sh
 c_sources | xargs awk '
@@ -13,5 +14,9 @@ c_sources | xargs awk '
         start = 0
     }
     END { if (lines > 600) long_file(); exit bad }
-    function long_file() { printf "%s: %d lines\n", file, lines; bad = 1 }
+    function long_file() {
+        if (file ~ /store\/berth\.h$/ && lines <= 750) return
+        printf "%s: %d lines\n", file, lines
+        bad = 1
+    }
 '

@@ -16,6 +16,7 @@ must_find() { # gap, sed expression that makes it
 must_find "berth_drop: no comment" '/^\/\* Drops a hold/d'
 must_find "berth_drop: its comment has neither errors" 's/^(\/\* Drops a hold\.).*/\1 *\//'
 must_find "berth_hold: its comment does not mention 'ttl_ns'" 's/ttl_ns (\(|of)/time \1/; s/or ttl_ns/or a time/'
+must_find "enum berth_phase: no comment" '/^\/\* Where the time of a pull went/,/\*\/$/d'
 must_find "BERTH_EHELD: no comment says" 's/^( \* .*)BERTH_EHELD, /\1/'
 
 # The examples are programs.
@@ -38,6 +39,7 @@ for page in "$directory"/man[138]/*; do
     warnings=$(LC_ALL=C.UTF-8 groff -man -ww -Tutf8 -rLL=100n -P-cbou "$page" 2>&1 >"$directory/text")
     [ -z "$warnings" ] || { echo "$warnings"; status=1; }
     ! grep -nE '.{101}' "$directory/text" || { echo "${page##*/}: lines of more than 100 columns"; status=1; }
+    ! grep -n 'see above' "$directory/text" || { echo "${page##*/}: a page has no above"; status=1; }
     ! sed -n '/^ERRORS/,/^[A-Z]/p' "$directory/text" | grep -F 'Any thread' || { echo "${page##*/}: no error"; status=1; }
 done
 
@@ -52,4 +54,29 @@ done
 for name in $("$BUILD/bin/berth" --help | sed -n 's/^  \([a-z]*\) .*/\1/p') overhead; do
     grep -qw -- "$name" "$directory/man1/berth.1" || lacks berth.1 "$name"
 done
+
+# Every value of an enumeration and every field of a structure is in a page, as the compiler sees the header.
+"${CC:-cc}" -E -P -x c store/berth.h >"$directory/berth.i"
+"$PYTHON" - "$directory/berth.i" "$directory/man3" <<'EOF' || status=1
+import pathlib, re, sys
+source = pathlib.Path(sys.argv[1]).read_text()
+pages = {p.stem: p.read_text() for p in pathlib.Path(sys.argv[2]).iterdir()}
+count = bad = 0
+for kind, name, body in re.findall(r"\b(struct|enum) (berth_\w+)\s*\{(.*?)\}", source, re.S):
+    for part in re.split(r"[;,]", body):
+        found = re.search(r"(\w+)\s*(?:\[[^]]*\])?\s*(?:=.*)?$", part.strip(), re.S)
+        if found:
+            count += 1
+            page = pages.get(name, pages["berth"] if name == "berth_error_code" else "")
+            if not re.search(rf"\b{found.group(1)}\b", page):
+                bad += 1
+                print(f"{kind} {name}: '{found.group(1)}' is in no page")
+if count < 170:
+    bad += 1
+    print(f"only {count} values and fields were found")
+if "berth_flags" not in pages["berth_get"] or "berth_get" not in pages["berth_flags"]:
+    bad += 1
+    print("berth_get and berth_flags do not name each other")
+sys.exit(bad > 0)
+EOF
 exit $status

@@ -85,6 +85,27 @@ static void held_pool_says_so(void **state)
     }
 }
 
+/* A URL has no sections: its `replaceable` names namespaces. What is no setting is told where all of them are. */
+static void url_makes_namespaces_replaceable(void **state)
+{
+    (void)state;
+    struct berth *b;
+    struct berth_error_info e;
+    uint32_t ns[2];
+    assert_int_equal(berth_open(&b, EMBEDDED_NODE "&replaceable=chat,live", NULL), 0);
+    assert_int_equal(berth_namespace(b, "live", &ns[0]), 0);
+    assert_int_equal(berth_namespace(b, "other", &ns[1]), 0);
+    for (unsigned i = 0; i < 2; i++) {
+        struct berth_key key = {.data = "k", .size = 1, .ns = ns[i]};
+        assert_int_equal(berth_put(b, key, "old", 3, NULL), 0);
+        assert_int_equal(berth_put(b, key, "new", 3, NULL), i == 0 ? 0 : BERTH_KEPT);
+    }
+    berth_close(b);
+    assert_int_equal(berth_open(&b, EMBEDDED_NODE "&replacable=chat", NULL), -EINVAL);
+    assert_int_equal(berth_error(NULL, &e), -EINVAL);
+    assert_string_equal(e.sentence, "unknown setting 'replacable': `berthd --help` and `man berthd` list them all");
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, embedded_open, embedded_close)
@@ -92,6 +113,7 @@ int main(void)
         CASE(group_is_sealed_as_it_was_created),
         CASE(stray_namespace_is_named),
         CASE(held_pool_says_so),
+        cmocka_unit_test(url_makes_namespaces_replaceable),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

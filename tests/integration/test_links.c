@@ -212,6 +212,17 @@ static void test_embedded_peer(void **unused)
 
 /* ---- who is not let in ---- */
 
+/* Both say in their status why the other is down, not in the log only. */
+static void expect_why(unsigned of, unsigned about, const char *sentence)
+{
+    json_t *why = field_of(&node[of], names[about], "why");
+    const char *text = json_string_value(why);
+    if (!text || !strstr(text, sentence)) {
+        fail_msg("at %s, %s is down: %s", names[of], names[about], text ? text : "");
+    }
+    json_decref(why);
+}
+
 static void expect_refusal(const char *const *first, const char *const *second, const char *sentence)
 {
     make_list(2);
@@ -228,6 +239,8 @@ static void expect_refusal(const char *const *first, const char *const *second, 
     assert_true(daemon_says(&node[1], sentence, SOON_MS));
     expect_number(0, 1, "ups", 0);
     expect_number(1, 0, "ups", 0);
+    expect_why(0, 1, sentence);
+    expect_why(1, 0, sentence);
     daemon_end(&node[0]);
     daemon_end(&node[1]);
 }
@@ -243,6 +256,14 @@ static void test_another_list(void **unused)
     (void)unused;
     expect_refusal(NULL, (const char *[]){"LIST", NULL}, "member lists of 'beta' and 'alpha' differ");
     expect_refusal(NULL, (const char *[]){"--homes", "1", NULL}, "member lists of 'beta' and 'alpha' differ");
+}
+
+static void test_another_memory(void **unused)
+{
+    (void)unused;
+    expect_refusal(NULL, (const char *[]){"--tombstones", "2h", NULL},
+                   "'tombstones' is 7200s on 'beta' and 3600s on 'alpha': it must be the same on all nodes");
+    expect_refusal((const char *[]){"--fresh", "1s", NULL}, NULL, "'fresh' is 60s on 'beta' and 1s on 'alpha'");
 }
 
 /* alpha looks for beta where gamma listens. */
@@ -263,6 +284,32 @@ static void test_another_name(void **unused)
 }
 
 /* ---- configuration ---- */
+
+/* A node whose entry in the list is not where it listens says so, in the log and in its status. */
+static void test_listens_elsewhere(void **unused)
+{
+    (void)unused;
+    char listen[40], sentence[120];
+    make_list(1);
+    snprintf(listen, sizeof listen, "tcp://127.0.0.1:%u", free_port());
+    snprintf(sentence, sizeof sentence, "listens on %s, but its entry in the list", listen);
+    daemon_start(&node[0], flags(names[0], list, (const char *[]){"--listen", listen, NULL}));
+    assert_true(daemon_says(&node[0], sentence, SOON_MS));
+    expect_why(0, 0, sentence);
+    daemon_end(&node[0]);
+    start(0);
+    json_t *why = field_of(&node[0], names[0], "why");
+    assert_string_equal(json_string_value(why), "");
+    json_decref(why);
+    daemon_end(&node[0]);
+    snprintf(list, sizeof list, "%s=tcp://localhost:%u", names[0], port[0]); /* a name: the port is the same */
+    snprintf(listen, sizeof listen, "tcp://127.0.0.1:%u", port[0]);
+    daemon_start(&node[0], flags(names[0], list, (const char *[]){"--listen", listen, NULL}));
+    why = field_of(&node[0], names[0], "why");
+    assert_string_equal(json_string_value(why), "");
+    json_decref(why);
+    daemon_end(&node[0]);
+}
 
 static void expect_start(const char *const *extra, int code, const char *sentence)
 {
@@ -386,6 +433,8 @@ int main(void)
         cmocka_unit_test(test_embedded_peer),
         cmocka_unit_test(test_another_cluster),
         cmocka_unit_test(test_another_list),
+        cmocka_unit_test(test_another_memory),
+        cmocka_unit_test(test_listens_elsewhere),
         cmocka_unit_test(test_another_name),
         cmocka_unit_test(test_addresses),
         cmocka_unit_test(test_port_is_taken),

@@ -256,6 +256,8 @@ static void test_client_writes_nothing(void **unused)
     snprintf(member.self.address, sizeof member.self.address, "tcp://127.0.0.1:1");
     memcpy(member.self.region, region, sizeof region);
     member.self.revision = r.node.revision;
+    member.self.tombstone_ns = r.node.tombstone_ns;
+    member.self.fresh_ns = r.node.fresh_ns;
     member.self.incarnation = 1;
     assert_false(remote_greet(&r, afar_address[0], &member.self));
     assert_non_null(strstr(r.why, "not in the member list"));

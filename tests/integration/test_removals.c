@@ -380,11 +380,12 @@ static void name_key(char out[16], const char *name, unsigned *from)
     } while (berthds_home(1, key_of(out)));
 }
 
-static void test_away_for_long(void **unused)
+static char removed[16], kept[16], own[16];
+
+/* n1 has copies of two, and has put one. */
+static void three_keys(void)
 {
-    char removed[16], kept[16], own[16];
     unsigned from = 0;
-    (void)unused;
     berthds_start(3, 2, "1s", "60s");
     name_key(removed, "removed", &from);
     name_key(kept, "kept", &from);
@@ -396,6 +397,12 @@ static void test_away_for_long(void **unused)
     assert_int_equal(get(1, removed, BERTH_PEERS), 0);
     assert_int_equal(get(1, kept, BERTH_PEERS), 0);
     berthds_quiet();
+}
+
+static void test_away_for_long(void **unused)
+{
+    (void)unused;
+    three_keys();
     berthds_kill(1);
     assert_int_equal(berth_remove(berthds.b[0], key_of(removed), NULL), 0);
     comes_to(0, "slots.tombstones_unknown", 0);
@@ -417,20 +424,8 @@ static void test_away_for_long(void **unused)
 /* As above, but the node does not end: its host sleeps, as far as the others can see. */
 static void test_asleep_for_long(void **unused)
 {
-    char removed[16], kept[16], own[16];
-    unsigned from = 0;
     (void)unused;
-    berthds_start(3, 2, "1s", "60s");
-    name_key(removed, "removed", &from);
-    name_key(kept, "kept", &from);
-    name_key(own, "own", &from);
-    put(0, removed);
-    put(0, kept);
-    put(1, own);
-    berthds_quiet();
-    assert_int_equal(get(1, removed, BERTH_PEERS), 0);
-    assert_int_equal(get(1, kept, BERTH_PEERS), 0);
-    berthds_quiet();
+    three_keys();
     berthds_freeze(1, true);
     assert_true(daemon_says(&berthds.d[0], "peer 'n1' is down", BERTHDS_SOON_MS));
     assert_true(daemon_says(&berthds.d[2], "peer 'n1' is down", BERTHDS_SOON_MS));

@@ -78,6 +78,10 @@ static void any_hello(struct wire_case *w, bool most)
     h->incarnation = draw();
     h->pool_bytes = up_to(WIRE_OFFSET_MAX);
     h->revision = draw();
+    if (h->version_max >= WIRE_VERSION_MEMORY) {
+        h->tombstones = up_to(INT64_MAX);
+        h->fresh = up_to(INT64_MAX);
+    }
     h->largest = (uint32_t)(WIRE_MESSAGE_MIN + up_to(UINT32_MAX - WIRE_MESSAGE_MIN));
     h->cluster = any_text(w->text[0], 0, WIRE_NAME_MAX, most);
     h->node = any_text(w->text[1], 1, WIRE_NAME_MAX, most);

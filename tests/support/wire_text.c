@@ -102,6 +102,10 @@ static void hello(struct out *o, const struct wire_hello *h)
     number(o, 8, "incarnation", h->incarnation);
     number(o, 8, "pool bytes", h->pool_bytes);
     mask(o, 8, "revision", h->revision);
+    if (h->version_max >= 2) {
+        number(o, 8, "tombstones", h->tombstones);
+        number(o, 8, "fresh", h->fresh);
+    }
     number(o, 4, "largest message", h->largest);
     number(o, 1, "cluster size", h->cluster.size);
     number(o, 1, "node size", h->node.size);

@@ -452,6 +452,73 @@ static void test_prefix(void **state)
     end(&w);
 }
 
+/* Entries with keys of key_size bytes from these members in turn, until so many were taken or one was refused. */
+static uint64_t fill(struct world *w, uint32_t members, uint64_t entries, uint32_t key_size)
+{
+    enum {
+        batch = PUBLICATION_KEYS / HOME_KEY_MAX < PUBLICATION_ENTRIES ? PUBLICATION_KEYS / HOME_KEY_MAX
+                                                                      : PUBLICATION_ENTRIES
+    };
+    static char keys[batch][HOME_KEY_MAX];
+    struct publication_entry e[batch];
+    struct publication_result result[batch];
+    struct publication_answer a;
+    uint64_t taken = 0;
+    for (uint16_t from = 0; taken < entries; from = (uint16_t)((from + 1) % members)) {
+        uint32_t n = entries - taken < batch ? (uint32_t)(entries - taken) : (uint32_t)batch;
+        for (uint32_t i = 0; i < n; i++) {
+            memset(keys[i], 'k', key_size);
+            memcpy(keys[i], &(uint64_t){taken + i}, sizeof(uint64_t));
+            e[i] = (struct publication_entry){.key = {.data = keys[i], .size = key_size},
+                                              .version = {1 + taken + i, from},
+                                              .size = 4096,
+                                              .kind = PUBLICATION_OBJECT};
+        }
+        struct publication p = batch_of(w, from, e, n);
+        assert_int_equal(home_publish(w->h, &p, w->now, &a, result), 0);
+        w->batch[from]++;
+        for (uint32_t i = 0; i < n; i++, taken++) {
+            if (result[i].verdict == VERDICT_FULL) {
+                return taken;
+            }
+        }
+    }
+    return taken;
+}
+
+/* A home has room for what members of its size are to have: pools full of 4 KiB objects, each told to all homes. */
+static void test_bounds(void **state)
+{
+    (void)state;
+    enum { SLOTS = (32 << 20) / 4096 };
+    for (uint32_t homes = 1; homes <= 3; homes++) {
+        struct home_config c = {.life = own_life};
+        struct home_stat st;
+        struct world w;
+        home_bounds(&c, SLOTS, homes);
+        for (uint32_t key = 64; key <= 232; key += 168) { /* long keys use up what uneven shares may */
+            begin(&w, 3, c.max_entries, c.max_bytes);
+            assert_int_equal(fill(&w, 3, homes * SLOTS, key), homes * SLOTS);
+            home_stat(w.h, &st);
+            assert_int_equal(st.refused, 0);
+            assert_true(st.bytes <= c.max_bytes && c.max_bytes == st.room_bytes);
+            assert_true(c.max_bytes <= (32u << 20) / 12 * homes || c.max_bytes == HOME_BYTES_MIN);
+            end(&w);
+        }
+        begin(&w, 3, c.max_entries, c.max_bytes);
+        uint64_t taken = fill(&w, 3, 4 * homes * SLOTS, HOME_KEY_MAX); /* and no more than that */
+        assert_true(taken < 4 * homes * SLOTS);
+        home_stat(w.h, &st);
+        assert_true(st.bytes <= c.max_bytes && home_memory(&c) < c.max_bytes + 16 * c.max_entries + 256);
+        end(&w);
+    }
+    struct home_config c = {0};
+    home_bounds(&c, 0, 2);
+    assert_true(c.max_entries == 1 && c.max_bytes == HOME_BYTES_MIN);
+    home_bounds(&c, UINT64_MAX, 3);
+    assert_true(c.max_entries == UINT64_C(1) << 32);
+}
+
 static void test_refused(void **state)
 {
     (void)state;
@@ -506,7 +573,8 @@ int main(void)
         cmocka_unit_test(test_replaceable),   cmocka_unit_test(test_content),
         cmocka_unit_test(test_tombstone),     cmocka_unit_test(test_revision),
         cmocka_unit_test(test_full),          cmocka_unit_test(test_ninth),
-        cmocka_unit_test(test_prefix),        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_prefix),        cmocka_unit_test(test_bounds),
+        cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -33,7 +33,7 @@ static void test_up(void **unused)
     p.config[0].self.features = 0x0f0;
     p.config[1].self.features = 0x3c0;
     p.config[0].self.version_max = 9;
-    p.config[1].self.version_min = 1;
+    p.config[1].self.version_min = 2;
     p.config[1].self.version_max = 4;
     pair_up(&p);
     for (unsigned i = 0; i < 2; i++) {
@@ -94,8 +94,8 @@ static void test_no_common_version(void **unused)
         p.config[newer].self.version_min = 3;
         p.config[newer].self.version_max = 4;
         p.config[1 - newer].self.version_max = 2;
-        expect_refused(BERTH_EFORMAT, newer ? "'node-b' speaks 3 to 4" : "'node-b' speaks 1 to 2",
-                       newer ? "'node-a' 1 to 2" : "'node-a' 3 to 4");
+        expect_refused(BERTH_EFORMAT, newer ? "'node-b' speaks 3 to 4" : "'node-b' speaks 2 to 2",
+                       newer ? "'node-a' 2 to 2" : "'node-a' 3 to 4");
     }
 }
 
@@ -107,6 +107,63 @@ static void test_refused(void **unused)
     pair_init(&p);
     memcpy(p.config[0].self.region, p.config[1].self.region, 16);
     expect_refused(-EADDRINUSE, "'node-a'", "same region");
+}
+
+/* Both sides anew, with settings that are the same. */
+static void alike(void)
+{
+    pair_init(&p);
+    for (unsigned i = 0; i < 2; i++) {
+        p.config[i].self.tombstone_ns = INT64_C(3600000000000);
+        p.config[i].self.fresh_ns = INT64_C(60000000000);
+    }
+}
+
+/* Members with another `tombstones` or `fresh` refuse each other, and both say which, and what to do. */
+static void test_memory(void **unused)
+{
+    (void)unused;
+    static const char *const remedy = "must be the same on all nodes: compare `berthd --print-config` on both";
+    alike();
+    p.config[0].self.tombstone_ns += 500000000;
+    expect_refused(BERTH_EVERSION, "'tombstones' is 3600s on 'node-b' and 3600500000000ns on 'node-a'", remedy);
+    alike();
+    p.config[0].self.fresh_ns = INT64_C(1000000000);
+    expect_refused(BERTH_EVERSION, "'fresh' is 60s on 'node-b' and 1s on 'node-a'", remedy);
+    alike();
+    p.config[0].self.revision = 5;
+    expect_refused(BERTH_EVERSION, "the member lists of 'node-b' and 'node-a' differ", remedy);
+    alike();
+    p.config[0].self.client = true; /* a client says neither */
+    p.config[0].self.address[0] = '\0';
+    p.config[0].self.tombstone_ns = p.config[0].self.fresh_ns = 0;
+    pair_up(&p);
+}
+
+/* The longest names do not cut the sentence off. */
+static void test_long_names(void **unused)
+{
+    (void)unused;
+    for (unsigned list = 0; list < 2; list++) {
+        pair_init(&p);
+        for (unsigned i = 0; i < 2; i++) {
+            memset(p.config[i].self.node, 'a' + (int)i, WIRE_NAME_MAX);
+            p.config[i].self.tombstone_ns = INT64_MAX - i;
+        }
+        p.config[0].self.revision = list;
+        expect_refused(BERTH_EVERSION, list ? "the member lists of" : "'tombstones' is 9223372036854775806ns",
+                       "`berthd --print-config` on both");
+    }
+}
+
+/* A HELLO of version 1 has neither: its node hears that there is no common version. */
+static void test_older(void **unused)
+{
+    (void)unused;
+    alike();
+    p.config[0].self.tombstone_ns = p.config[0].self.fresh_ns = 0;
+    p.config[0].self.version_min = p.config[0].self.version_max = 1;
+    expect_refused(BERTH_EFORMAT, "'node-b' speaks 2 to 2", "'node-a' 1 to 1");
 }
 
 static const char *const unreachable[] = {
@@ -179,8 +236,8 @@ static void test_bad_welcome(void **unused)
         pair_open(&p);
         pair_event(&p, 0, PEER_EV_OPENED, 0);
         struct wire_message m = {.head = {.op = what == 2 ? WIRE_HELLO : WIRE_WELCOME},
-                                 .hello = {.version_min = what == 0 ? 2 : 1,
-                                           .version_max = what == 0 ? 2 : 1,
+                                 .hello = {.version_min = what == 0 ? 3 : 2,
+                                           .version_max = what == 0 ? 3 : 2,
                                            .features = what == 1 ? 4 : 1,
                                            .largest = 4096,
                                            .region = {9},
@@ -278,9 +335,10 @@ int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        T(test_up),      T(test_newer),     T(test_no_common_version),
-        T(test_refused), T(test_addresses), T(test_bad_welcome),
-        T(test_client),  T(test_config),    T(test_hello_timeout),
+        T(test_up),      T(test_newer),      T(test_no_common_version),
+        T(test_refused), T(test_addresses),  T(test_bad_welcome),
+        T(test_client),  T(test_config),     T(test_hello_timeout),
+        T(test_memory),  T(test_long_names), T(test_older),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
 /* test_settings.c: case A12 (sizes mean the same wherever they are written), precedence, every setting's bad values,
  * and that what is shown can be read back. */
 #include "store/berth.h"
+#include "store/shell/peers.h"
 #include "store/shell/settings.h"
 
 #include <errno.h>
@@ -160,7 +161,7 @@ static void bad_values(void **unused)
     assert_int_equal(set("socket", path, ORIGIN_FLAG), -EINVAL);
     assert_int_equal(set("pools", "1G", ORIGIN_FLAG), -ENOENT);
     assert_non_null(strstr(why, "'pools'"));
-    assert_non_null(strstr(why, "max-objects"));
+    assert_non_null(strstr(why, "`berthd --help` and `man berthd` list them all"));
     assert_int_equal(set("pool", "\x1b[2J", ORIGIN_FLAG), -EINVAL);
     assert_non_null(strstr(why, "\\x1b[2J"));
 }
@@ -243,6 +244,7 @@ static void shown_reads_back(void **unused)
     char value[300];
     settings_init(&s);
     assert_int_equal(set("class", "300K,68K", ORIGIN_FLAG), 0);
+    assert_int_equal(set("replaceable", "chat,kv.a", ORIGIN_FLAG), 0);
     assert_int_equal(set("pool", "66M", ORIGIN_FLAG), 0);
     assert_int_equal(set("high", "33.3%", ORIGIN_FLAG), 0);
     assert_int_equal(set("quarantine", "1500us", ORIGIN_FLAG), 0);
@@ -266,10 +268,11 @@ static void defaults_are_as_documented(void **unused)
     settings_init(&s);
     snprintf(expected, sizeof expected, "/dev/shm/berth-%u", (unsigned)geteuid());
     assert_string_equal(s.region, expected);
+    assert_string_equal(s.listen, "off");
     for (unsigned i = 0; i < settings_count; i++) {
         const char *name = settings_table[i].name, *fallback = settings_table[i].fallback;
         assert_true(*settings_table[i].doc != '\0' && *settings_table[i].value != '\0' && *fallback != '\0');
-        if (i >= 2 && strcmp(name, "name") != 0) {
+        if (i >= 2 && strcmp(name, "name") != 0 && strcmp(name, "listen") != 0) {
             assert_int_equal(set(name, fallback, ORIGIN_DEFAULT), 0);
             settings_value(&s, i, value, sizeof value);
             assert_true(*value != '\0');
@@ -325,6 +328,56 @@ static void namespaces(void **unused)
         assert_int_equal(settings_namespace(&s, name, "replaceable", "yes", "f:5", why, sizeof why), 0);
     }
     assert_int_equal(settings_namespace(&s, "more", "replaceable", "yes", "f:6", why, sizeof why), -EINVAL);
+}
+
+static bool replaces(const char *name)
+{
+    for (uint32_t i = 0; i < s.n_namespaces; i++) {
+        if (strcmp(s.namespaces[i].name, name) == 0)
+            return s.namespaces[i].replaceable;
+    }
+    return false;
+}
+
+/* What the start asks a cgroup for: the home's table, where there are others, by the slots that the pool can have. */
+static void home_is_counted(void **unused)
+{
+    (void)unused;
+    uint64_t pool = UINT64_C(64) << 20, all;
+    settings_init(&s);
+    assert_int_equal(peers_home_bytes(16384, pool, &s), 0);
+    assert_int_equal(set("peers", "a=tcp://127.0.0.1:1,b=tcp://127.0.0.1:2", ORIGIN_URL), 0);
+    all = peers_home_bytes(16384, pool, &s);
+    assert_true(all > 16384u * 4 * 168 && all < pool / 5);
+    assert_int_equal(peers_home_bytes(1u << 30, pool, &s), all); /* no more slots than pages */
+    assert_true(peers_home_bytes(8192, pool, &s) < all / 2 + 4096);
+}
+
+/* As one setting too, for URLs, flags and variables, which have no sections; it wins over a section. */
+static void replaceable_setting(void **unused)
+{
+    (void)unused;
+    char value[64], many[8 * (SETTINGS_NAMESPACES + 1)] = "";
+    settings_init(&s);
+    assert_int_equal(set("replaceable", "chat,kv.a", ORIGIN_URL), 0);
+    assert_int_equal(set("replaceable", "kv.b", ORIGIN_URL), 0);
+    assert_int_equal(settings_namespace(&s, "chat", "replaceable", "no", "f:1", why, sizeof why), 0);
+    assert_int_equal(settings_namespace(&s, "kv.c", "replaceable", "yes", "f:2", why, sizeof why), 0);
+    assert_int_equal(settings_namespace(&s, "kv.d", "replaceable", "no", "f:3", why, sizeof why), 0);
+    assert_int_equal(set("replaceable", "ignored", ORIGIN_FILE), 0);
+    assert_true(replaces("chat") && replaces("kv.a") && replaces("kv.b") && replaces("kv.c"));
+    assert_false(replaces("kv.d") || replaces("ignored"));
+    settings_value(&s, settings_count - 1, value, sizeof value);
+    assert_string_equal(value, "chat,kv.a,kv.b,kv.c");
+    assert_int_equal(set("replaceable", "a b", ORIGIN_URL), -EINVAL);
+    assert_int_equal(set("replaceable", "a,,b", ORIGIN_URL), -EINVAL);
+    assert_non_null(strstr(why, "write none, or names"));
+    for (unsigned i = 0; i <= SETTINGS_NAMESPACES; i++)
+        snprintf(many + strlen(many), sizeof many - strlen(many), "%sn%u", i ? "," : "", i);
+    settings_init(&s);
+    assert_int_equal(set("replaceable", many, ORIGIN_URL), -EINVAL);
+    assert_non_null(strstr(why, "256 namespaces"));
+    assert_int_equal(s.n_namespaces, 0);
 }
 
 static int finish_with(const char *name, const char *peers, const char *listen)
@@ -422,7 +475,8 @@ int main(void)
         cmocka_unit_test(good_values),        cmocka_unit_test(finish_resolves),
         cmocka_unit_test(shown_reads_back),   cmocka_unit_test(defaults_are_as_documented),
         cmocka_unit_test(peers_are_a_list),   cmocka_unit_test(peers_in_a_file),
-        cmocka_unit_test(namespaces),         cmocka_unit_test(shares_are_shown_as_said),
+        cmocka_unit_test(namespaces),         cmocka_unit_test(replaceable_setting),
+        cmocka_unit_test(home_is_counted),    cmocka_unit_test(shares_are_shown_as_said),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

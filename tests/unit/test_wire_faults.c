@@ -24,6 +24,8 @@ static size_t plain(unsigned op)
         in.m.ask.ttl = 0;
     if (in.n > 1)
         in.n = 1;
+    if (op == WIRE_HELLO)
+        in.m.hello.version_max = UINT16_MAX;
     in.item[0].key.size = op == WIRE_LEASE || op == WIRE_ASK ? 9 : in.item[0].key.size;
     if (op == WIRE_PUBLISH) {
         in.item[0].entry.key.size = 9;
@@ -85,16 +87,18 @@ static const struct spoil spoils[] = {
     {WIRE_WELCOME, 48, 4, 0x00030002, WIRE_FAULT_VERSION},
     {WIRE_HELLO, 52, 4, 1, WIRE_FAULT_RESERVED},
     {WIRE_HELLO, 96, 8, UINT64_C(1) << 63, WIRE_FAULT_RANGE},
-    {WIRE_HELLO, 112, 4, 4095, WIRE_FAULT_SIZE},
-    {WIRE_HELLO, 116, 1, 64, WIRE_FAULT_NAME},
-    {WIRE_HELLO, 117, 1, 64, WIRE_FAULT_NAME},
-    {WIRE_HELLO, 117, 1, 0, WIRE_FAULT_NAME},
-    {WIRE_HELLO, 118, 2, 256, WIRE_FAULT_NAME},
-    {WIRE_HELLO, 118, 2, 254, WIRE_FAULT_LONG},
-    {WIRE_HELLO, 120, 1, 0x20, WIRE_FAULT_NAME},
-    {WIRE_HELLO, 120 + 63, 1, 0x0a, WIRE_FAULT_NAME},
-    {WIRE_HELLO, 120 + 126, 1, 0x7f, WIRE_FAULT_NAME},
-    {WIRE_HELLO, 120 + 127, 1, 0xc3, WIRE_FAULT_NAME},
+    {WIRE_HELLO, 112, 8, UINT64_C(1) << 63, WIRE_FAULT_TIME},
+    {WIRE_HELLO, 120, 8, MAX64, WIRE_FAULT_TIME},
+    {WIRE_HELLO, 128, 4, 4095, WIRE_FAULT_SIZE},
+    {WIRE_HELLO, 132, 1, 64, WIRE_FAULT_NAME},
+    {WIRE_HELLO, 133, 1, 64, WIRE_FAULT_NAME},
+    {WIRE_HELLO, 133, 1, 0, WIRE_FAULT_NAME},
+    {WIRE_HELLO, 134, 2, 256, WIRE_FAULT_NAME},
+    {WIRE_HELLO, 134, 2, 254, WIRE_FAULT_LONG},
+    {WIRE_HELLO, 136, 1, 0x20, WIRE_FAULT_NAME},
+    {WIRE_HELLO, 136 + 63, 1, 0x0a, WIRE_FAULT_NAME},
+    {WIRE_HELLO, 136 + 126, 1, 0x7f, WIRE_FAULT_NAME},
+    {WIRE_HELLO, 136 + 127, 1, 0xc3, WIRE_FAULT_NAME},
     {WIRE_REFUSE, 40, 4, 0, WIRE_FAULT_STATUS},
     {WIRE_REFUSE, 40, 4, 1, WIRE_FAULT_STATUS},
     {WIRE_REFUSE, 40, 4, 0x80000000, WIRE_FAULT_STATUS},
