@@ -55,7 +55,8 @@ enum pull_destination {
 
 enum pull_flags {
     PULL_VERIFY = 1u << 0, /* always; without it 1 in `sample` */
-    PULL_WAIT = 1u << 1,   /* a key that is not there yet: ask again until the deadline */
+    PULL_WAIT = 1u << 1,   /* a key that is not there yet, or not to be found for want of a member: ask again until the
+                              deadline, which is -ETIMEDOUT in both cases */
     PULL_FRESH = 1u << 2,  /* ask the home, use no lease of earlier */
     PULL_PREFIX = 1u << 3  /* keys in order: only the longest run that is there */
 };
@@ -139,14 +140,15 @@ struct pull_result {
                    BERTH_ECORRUPT, BERTH_ELINEAGE; -ENOMEM; RESERVE's and SEAL's errors; with WAIT BERTH_EABORTED and
                    BERTH_EDIED */
     bool verified, shared;
-    uint8_t stale;         /* times that it was asked again for STALE */
-    uint16_t member;       /* whose bytes; PULL_MEMBER_NONE */
-    uint16_t requests;     /* ASK, LEASE, RENEW and STATE that it took part in */
-    uint32_t unasked;      /* BERTH_EUNSURE: a member that could not be asked, + 1; 0: which one is not known */
-    uint64_t lease;        /* under whose permission: the owner's lease id */
-    uint64_t size;         /* of the object */
-    uint64_t moved;        /* bytes that came into its destination, useless ones included */
-    uint64_t copied;       /* of these by a CPU of this node, as the transport says; tcp: all of them, by the kernel */
+    bool no_room;      /* with -ETIMEDOUT and BERTH_EFULL: it was this node's pool that had no room, for `size` bytes */
+    uint8_t stale;     /* times that it was asked again for STALE */
+    uint16_t member;   /* whose bytes; PULL_MEMBER_NONE */
+    uint16_t requests; /* ASK, LEASE, RENEW and STATE that it took part in */
+    uint32_t unasked;  /* BERTH_EUNSURE: a member that could not be asked, + 1; 0: which one is not known */
+    uint64_t lease;    /* under whose permission: the owner's lease id */
+    uint64_t size;     /* of the object */
+    uint64_t moved;    /* bytes that came into its destination, useless ones included */
+    uint64_t copied;   /* of these by a CPU of this node, as the transport says; tcp: all of them, by the kernel */
     const char *transport; /* its name, as EV_PULL_UP gave it; NULL */
     struct object_version version;
     uint64_t checksum, lineage;
@@ -194,7 +196,8 @@ enum pull_event_kind {
     EV_PULL_RENEWED,  /* id: of the RENEW; status, ttl_ns */
     EV_PULL_STATED,   /* id: of the STATE; status: 0 generation is the slot's, -ENOENT the lease is unknown */
     EV_PULL_READ,     /* id: of the READ; status, received, copied, began, ended, sums (optional): completed */
-    EV_PULL_RESERVED, /* id: of the RESERVE; status, token; BERTH_KEPT: the pool has it */
+    EV_PULL_RESERVED, /* id: of the RESERVE; status, token; BERTH_KEPT: the pool has it; -EAGAIN: there was no room in
+                        the time that the shell gives it: it is asked for again while a deadline allows */
     EV_PULL_SEALED,   /* id: of the SEAL; status; BERTH_KEPT: the pool had it. The token is used up in any case */
     EV_PULL_HASHED,   /* id: of the HASH; status, sums, n */
     EV_PULL_RECALL,   /* member, leases, n */
@@ -320,6 +323,8 @@ struct pull_config {
     int64_t wait_min_ns, wait_max_ns; /* WAIT: pauses, doubled; 0: 1 ms, 100 ms */
     /* Whether the local pool has the key by now: asked where it is nowhere else. NULL: never. */
     bool (*here)(void *env, const struct pull_key *key);
+    /* Whether a member that can't be asked won't be there later: asked where a WAIT would go on. NULL: never. */
+    bool (*hopeless)(void *env);
     bool watch;                                 /* the shell takes CMD_PULL_WATCH */
     uint64_t window_bytes, source_window_bytes; /* in flight in all, from one member; 0: 64 MiB, 32 MiB. READs of up to
                                                    64 KiB have an eighth of each besides */

@@ -4,6 +4,9 @@
 #include <errno.h>
 #include <string.h>
 
+#define LEASES_PAUSE 16 /* of the shortest pauses is the longest one until an owner is asked for a lease again .. */
+#define LEASES_SOON 32u /* .. of the first so many; then it is that of WAIT, so that large batches cost little */
+
 struct fetch *fetch_find(struct puller *p, uint64_t id)
 {
     for (struct pull_link *l = pull_table_first(&p->fetches_by_id, pull_table_mix(id)); l; l = pull_table_next(l)) {
@@ -216,8 +219,20 @@ static bool promote(struct fetch *f)
     return any;
 }
 
-/* WAIT: a key that is nowhere, or is being written, may come. Others that share the transfer are told now. */
-static bool pause_fetch(struct puller *p, struct fetch *f)
+static void pause_for(struct puller *p, struct fetch *f, enum pull_phase phase, int64_t most)
+{
+    unsigned shift = f->waits < 20 ? f->waits : 20;
+    int64_t ns = p->config.wait_min_ns << shift;
+    f->waits++;
+    p->counter[PULL_WAITS]++;
+    f->state = FETCH_PAUSE;
+    fetch_phase(p, f, phase);
+    timers_set(&p->timers, &f->timer, p->mono + (ns < most ? ns : most));
+}
+
+/* WAIT: a key that is nowhere, or is being written, may come, and so may a member that could not be asked. Others that
+ * share the transfer are told now. */
+static bool pause_fetch(struct puller *p, struct fetch *f, int told)
 {
     if (f->lost && f->last_look) {
         return false;
@@ -227,7 +242,7 @@ static bool pause_fetch(struct puller *p, struct fetch *f)
         struct item *i = CONTAINER(n, struct item, node);
         bool waits = i->request->flags & PULL_WAIT;
         if (i->round <= f->round && !waits && f->destination == PULL_REPLICA) {
-            fetch_detach(p, f, i, -ENOENT);
+            fetch_detach(p, f, i, told);
         } else if (!waits && f->destination == PULL_BUFFER) {
             return false;
         }
@@ -236,24 +251,28 @@ static bool pause_fetch(struct puller *p, struct fetch *f)
         return false;
     }
     memset(f->avoid, 0, sizeof f->avoid);
+    f->worst = 0;
     bool later = promote(f);
     if (later || f->lost) { /* what was under way may have missed what came before the loss */
         f->last_look = f->lost;
         fetch_begin(p, f);
         return true;
     }
-    unsigned shift = f->waits < 20 ? f->waits : 20;
-    int64_t ns = p->config.wait_min_ns << shift;
-    f->waits++;
-    p->counter[PULL_WAITS]++;
     if (p->config.watch && !f->watching && !f->fresh) { /* FRESH passes over what is here, so that is no news to it */
         f->watching = true;
         out_add(p, &f->watch, CMD_PULL_WATCH);
     }
-    f->state = FETCH_PAUSE;
-    fetch_phase(p, f, PULL_PAUSE);
-    timers_set(&p->timers, &f->timer, p->mono + (ns < p->config.wait_max_ns ? ns : p->config.wait_max_ns));
+    pause_for(p, f, PULL_PAUSE, p->config.wait_max_ns);
     return true;
+}
+
+/* Its owner has given this node as many leases as one peer gets: what other pulls are through with goes back with the
+ * next question. */
+static void pause_for_leases(struct puller *p, struct fetch *f)
+{
+    int64_t soon = p->config.wait_min_ns * LEASES_PAUSE, most = p->config.wait_max_ns;
+    promote(f);
+    pause_for(p, f, PULL_ADMIT, soon < most && f->waits < LEASES_SOON ? soon : most);
 }
 
 /* Who joined after the homes were asked is not told that the key was nowhere then: it may have come to be since. */
@@ -274,21 +293,32 @@ static bool is_here(struct puller *p, const struct fetch *f)
     return p->config.here && !f->fresh && p->config.here(p->config.env, &k);
 }
 
+/* What is not known now may be known later, but for a client that reaches nobody, or the wrong ones. */
+static bool may_come(const struct puller *p, const struct fetch *f, int status)
+{
+    bool hopeless = status == BERTH_EUNSURE && p->config.hopeless && p->config.hopeless(p->config.env);
+    return !hopeless && f->worst != BERTH_ECORRUPT;
+}
+
 void fetch_unlocated(struct puller *p, struct fetch *f, int status)
 {
-    bool nowhere = status == -ENOENT || status == -EBUSY;
-    if (nowhere && is_here(p, f)) {
+    bool nowhere = status == -ENOENT || status == -EBUSY, open = nowhere || status == BERTH_EUNSURE;
+    if (open && is_here(p, f)) {
         fetch_stop(p, f, AFTER_END, BERTH_KEPT);
+        return;
+    }
+    if (status == BERTH_EQUOTA) {
+        pause_for_leases(p, f);
         return;
     }
     if (status == -ENOENT) {
         put_off_late(f);
     }
-    if (nowhere && !f->worst && pause_fetch(p, f)) {
+    int why = f->worst ? f->worst : nowhere ? -ENOENT : status;
+    if (open && may_come(p, f, status) && pause_fetch(p, f, why)) {
         return;
     }
-    int why = f->worst ? f->worst : f->lost ? f->lost : -ENOENT;
-    fetch_stop(p, f, AFTER_END, nowhere ? why : status);
+    fetch_stop(p, f, AFTER_END, open && f->lost && !f->worst ? f->lost : why);
 }
 
 /* What it was told may be newer than the look that is under way, if one is: there is another one after it. */
@@ -467,6 +497,29 @@ static bool removed_since(struct puller *p, struct fetch *f, int status)
     return true;
 }
 
+/* Room is waited for as by a put: to the deadline. Without one it is not: what is pinned or held may never go, and may
+ * be what the same call has brought. */
+static bool wait_for_room(struct puller *p, struct fetch *f, int status)
+{
+    if (status != -EAGAIN) {
+        return false;
+    }
+    for (struct list *n = f->items.next, *next; n != &f->items; n = next) {
+        next = n->next;
+        struct item *i = CONTAINER(n, struct item, node);
+        if (i->request->deadline == INT64_MAX && i->round <= f->round) {
+            fetch_detach(p, f, i, BERTH_EFULL);
+        }
+    }
+    f->reserving = fetch_wanted(f);
+    if (f->reserving) {
+        out_add(p, &f->reserve, CMD_PULL_RESERVE);
+    } else {
+        fetch_stop(p, f, AFTER_END, BERTH_EFULL);
+    }
+    return true;
+}
+
 void fetch_reserved(struct puller *p, const struct pull_event *ev)
 {
     struct fetch *f = fetch_find(p, ev->id);
@@ -480,7 +533,7 @@ void fetch_reserved(struct puller *p, const struct pull_event *ev)
         fetch_quiet(p, f);
     } else if (f->reserved) {
         read_begin(p, f);
-    } else if (!removed_since(p, f, ev->status)) {
+    } else if (!wait_for_room(p, f, ev->status) && !removed_since(p, f, ev->status)) {
         fetch_stop(p, f, AFTER_END, ev->status > 0 ? BERTH_KEPT : ev->status);
     }
 }

@@ -101,6 +101,7 @@ struct seek {
     bool shared, fresh, narrowed, parked, held;
     bool home_lost, source_lost, refused, busy;
     uint32_t unasked; /* one of those lost, + 1; 0: none */
+    bool full;        /* an owner gives this node no more leases before it has some back */
     bool unsure;      /* a home that found it does not know what all members have */
 };
 
@@ -327,8 +328,8 @@ void fetch_quiet(struct puller *p, struct fetch *f);            /* in QUIET: goe
 void fetch_accept(struct puller *p, struct fetch *f);           /* consumable */
 void fetch_again(struct puller *p, struct fetch *f);            /* PAUSE is over */
 void fetch_located(struct puller *p, struct fetch *f, struct reader_lease *l);
-void fetch_named(struct puller *p, struct fetch *f); /* a location is known, the fetch is held */
-void fetch_unlocated(struct puller *p, struct fetch *f, int status);
+void fetch_named(struct puller *p, struct fetch *f);                 /* a location is known, the fetch is held */
+void fetch_unlocated(struct puller *p, struct fetch *f, int status); /* BERTH_EQUOTA: of leases */
 void fetch_watched(struct puller *p, const struct pull_event *ev);
 void fetch_stop(struct puller *p, struct fetch *f, enum fetch_after after, int status);
 void fetch_stale(struct puller *p, struct fetch *f);

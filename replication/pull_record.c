@@ -81,7 +81,7 @@ enum pull_cause cause_of(const struct fetch *f, int status)
     case BERTH_ELINEAGE:
         return CAUSE_LINEAGE;
     case -ETIMEDOUT:
-        return CAUSE_DEADLINE;
+        return f && f->reserving ? CAUSE_ROOM : CAUSE_DEADLINE;
     case -ECANCELED:
         return CAUSE_CANCELED;
     case BERTH_EFULL:

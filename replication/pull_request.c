@@ -41,16 +41,20 @@ void item_done(struct puller *p, struct item *i, const struct fetch *f, int stat
     if (i->done) {
         return;
     }
+    const struct fetch *at = f ? f : i->fetch;
     if (status < 0) {
-        p->cause[cause_of(f ? f : i->fetch, status)]++;
+        p->cause[cause_of(at, status)]++;
     }
     i->done = true;
+    out->unasked = i->fetch ? i->fetch->record.unasked : 0;
     i->fetch = NULL;
     if (f) {
         *out = f->record;
         out->phase_ns[PULL_PREPARE] = i->joined - r->asked;
     }
     out->status = status;
+    out->no_room = status == BERTH_EFULL || (status == -ETIMEDOUT && at && at->reserving);
+    out->size = out->no_room && at ? at->record.size : out->size;
     out->phase_ns[PULL_TOTAL] = p->mono - r->asked;
     histogram_add(&p->phase[PULL_PREPARE], i->joined - r->asked);
     histogram_add(&p->phase[PULL_TOTAL], out->phase_ns[PULL_TOTAL]);

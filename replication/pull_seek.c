@@ -266,6 +266,9 @@ static bool ask_missing(struct puller *p, struct seek *s)
 
 static int outcome(const struct puller *p, const struct seek *s)
 {
+    if (s->full) {
+        return BERTH_EQUOTA; /* somebody has it, and will give it */
+    }
     if (s->source_lost || (s->home_lost && s->n_answered < homes_needed(p, s)) || s->n_homes == 0) {
         return BERTH_EUNSURE;
     }
@@ -396,6 +399,9 @@ void seek_granted(struct puller *p, struct seek *s, const struct pull_grant *g, 
     }
     if (g->status == -EBUSY) {
         s->busy = true;
+    } else if (g->status == BERTH_EQUOTA) {
+        s->full = true;
+        source_fault(p, s->member, FAULT_REFUSED);
     } else if (g->status != -ENOENT) {
         s->refused = true;
         source_fault(p, s->member, FAULT_REFUSED);

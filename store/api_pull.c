@@ -207,7 +207,13 @@ int pull_run(struct berth *b, struct call *c, uint32_t n, struct msg_pulled *pul
 {
     struct call_result r;
     struct outcome o = {.pulled = pulled, .n = n};
+    struct client_thread *t = thread_self();
     int rc = c ? call_run(b, c, &r, take_outcome, &o) : -ENOMEM;
+    t->room[0] = 0;
+    if (rc == 0) {
+        memcpy(t->room, (uint64_t[]){r.reply.counter, r.reply.region, r.reply.figure[0], r.reply.figure[1]},
+               sizeof t->room);
+    }
     berth_unasked(o.unasked);
     return rc;
 }

@@ -49,6 +49,9 @@ static int fail_get(struct berth *b, struct client_thread *t, unsigned flags, in
     if (rc != -ENOENT || !(flags & READ_LOOK)) {
         read_count_missed(b, t);
     }
+    if ((flags & BERTH_PEERS) && (rc == BERTH_EFULL || rc == -ETIMEDOUT) && t->room[0]) {
+        return client_fail_full(rc, t->room);
+    }
     return berth_fail_plain(rc);
 }
 
@@ -100,6 +103,7 @@ static inline int pin_one(struct berth *b, struct client_thread *t, const struct
         return berth_fail_plain(BERTH_EQUOTA);
     }
     if (__builtin_expect((flags & BERTH_FRESH) || find_pin_walk(b, t, &w, f) != STEP_DONE, 0)) {
+        t->room[0] = 0;
         int rc = flags & BERTH_FRESH ? -ENOENT : read_pin_slowly(b, t, &w, deadline, f);
         if (rc == -ENOENT && (flags & BERTH_PEERS)) {
             rc = peers_pin(b, t, key, &w, flags, deadline, f, &pulled);

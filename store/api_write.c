@@ -87,13 +87,14 @@ static int put_once(struct berth *b, const struct berth_key *key, const void *da
     return rc < 0 ? client_fail_reply(b, &r) : rc;
 }
 
-/* After a put or seal that returned rc: until the homes have it. */
+/* After a put, create or seal that returned rc: until the homes have it; of a key that was kept, whether they hold what
+ * is here for good. */
 static int published(struct berth *b, const struct berth_key *key, const struct berth_draft *d, size_t n,
                      int64_t deadline, int rc)
 {
     bool asked;
     struct call_result r;
-    struct call *c = build_published(key, d, n, &asked);
+    struct call *c = build_published(key, rc == BERTH_KEPT, d, n, &asked);
     if (!asked) {
         return rc;
     }
@@ -108,9 +109,6 @@ static int put_any(struct berth *b, const struct berth_key *key, const void *dat
                    const struct berth_put_opts *opts)
 {
     int rc = BERTH_ESTALE;
-    if (kept_already(b, key)) {
-        return BERTH_KEPT;
-    }
     for (unsigned i = 0; i < PUT_TRIES && rc == BERTH_ESTALE; i++) {
         rc = put_once(b, key, data, size, opts);
     }
@@ -126,9 +124,18 @@ int berth_put(struct berth *b, struct berth_key key, const void *data, size_t si
     if (size && !data) {
         return berth_fail(-EINVAL, "%zu bytes of no data: give a pointer", size);
     }
-    rc = put_any(b, &key, data, size, opts);
-    bool wait = rc >= 0 && opts && (opts->flags & BERTH_PUBLISHED);
-    return wait ? published(b, &key, NULL, 0, opts->deadline, rc) : rc;
+    rc = kept_already(b, &key) ? BERTH_KEPT : put_any(b, &key, data, size, opts);
+    bool wait = opts && (opts->flags & BERTH_PUBLISHED);
+    for (unsigned i = 0; rc >= 0 && wait; i++) {
+        int kept = rc;
+        rc = published(b, &key, NULL, 0, opts->deadline, rc);
+        if (rc != BERTH_EVERSION || kept != BERTH_KEPT || i == PUT_TRIES) {
+            return rc;
+        }
+        /* A removal stands above what it was kept on, and the node gives that up: now it is put. */
+        rc = put_any(b, &key, data, size, opts);
+    }
+    return rc;
 }
 
 /* One CREATE; what lies at hand for other sizes goes back before the pool is called full. */
@@ -156,6 +163,20 @@ static int create_once(struct berth *b, const struct berth_key *key, size_t size
     }
 }
 
+/* The same, after the other writer where the options ask for that. */
+static int create_any(struct berth *b, const struct berth_key *key, size_t size, const struct berth_put_opts *opts,
+                      struct berth_draft *d)
+{
+    int rc;
+    while ((rc = create_once(b, key, size, opts, d)) == MSG_WRITING) {
+        rc = await_writer(b, key, build_deadline(opts));
+        if (rc) {
+            return rc < 0 ? berth_fail_plain(rc) : rc;
+        }
+    }
+    return rc;
+}
+
 int berth_create(struct berth *b, struct berth_key key, size_t size, const struct berth_put_opts *opts,
                  struct berth_draft *d)
 {
@@ -167,14 +188,14 @@ int berth_create(struct berth *b, struct berth_key key, size_t size, const struc
         return berth_fail(-EINVAL, "no place for the draft was given");
     }
     *d = (struct berth_draft){.status = BERTH_KEPT}; /* no draft yet: abort passes it over, a write through it faults */
-    if (kept_already(b, &key)) {
-        return BERTH_KEPT;
-    }
-    while ((rc = create_once(b, &key, size, opts, d)) == MSG_WRITING) {
-        rc = await_writer(b, &key, build_deadline(opts));
-        if (rc) {
-            return rc < 0 ? berth_fail_plain(rc) : rc;
+    bool asks = opts && (opts->flags & BERTH_PUBLISHED);
+    rc = kept_already(b, &key) ? BERTH_KEPT : create_any(b, &key, size, opts, d);
+    for (unsigned i = 0; rc == BERTH_KEPT && asks; i++) {
+        rc = published(b, &key, NULL, 0, berth_deadline(b->timeout_ns), rc);
+        if (rc != BERTH_EVERSION || i == PUT_TRIES) {
+            return rc;
         }
+        rc = create_any(b, &key, size, opts, d);
     }
     if (rc == 0) {
         build_map_pages(d->data, size);

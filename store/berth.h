@@ -144,8 +144,9 @@ enum berth_flags {
     BERTH_SAME_GROUP = 1u << 2, /* prefix, get_many: all members from one seal, or BERTH_EGROUP */
     BERTH_LOCAL = 1u << 3, /* reads, exists: look here only, as without a flag; -EINVAL with BERTH_PEERS, or on tcp: */
     /* reads: wait for a key that is not there until it is sealed, the last that writes it gives it up or ends, or the
-     * deadline. A key that nobody writes is waited for too: somebody may create it. BERTH_NOW waits for nothing,
-     * BERTH_FOREVER without end. What a call has found stays pinned while it waits for the rest */
+     * deadline. A key that nobody writes is waited for too: somebody may create it; with BERTH_PEERS also where a
+     * member that may have it is down. -ETIMEDOUT says that it did not come in time, and no more. BERTH_NOW waits for
+     * nothing, BERTH_FOREVER without end. What a call has found stays pinned while it waits for the rest */
     BERTH_WAIT = 1u << 17,
     /* reads: what is not here is pulled from peers into this pool, under a lease, and pinned here as any other object.
      * Nothing is asked where it is here. The deadline is that of the whole call: -ETIMEDOUT; BERTH_NOW asks nobody,
@@ -194,10 +195,12 @@ struct berth_put_opts {
 #define BERTH_JOIN 1u
 /* put, and create for the seal of its draft (it sets the flag in the draft): return when all homes of the key have
  * acknowledged it, so that a pull from any node finds it (a node without peers: at once). The wait of a put ends at the
- * options' deadline, that of a seal after the handle's time-out, in a queue at the operation's deadline.
+ * options' deadline, that of create and seal after the handle's time-out, in a queue at the operation's deadline.
  * BERTH_EUNPUBLISHED: it is put, readers of this node have it, and homes go on to be told; BERTH_EVERSION: it was put,
- * and has been removed or replaced since, or gave way to another node's. A draft whose data is NULL was sealed. Members
- * of a group that are kept are not waited for. */
+ * and has been removed or replaced since, or gave way to another node's. A draft whose data is NULL was sealed.
+ * Put and create say BERTH_KEPT only of an object that all homes hold for good: one that was removed at another node,
+ * of which this node may not have heard, is given up, and the put goes on as of a new key. Without this flag BERTH_KEPT
+ * says that the key is here at that moment, and no more. Members of a group that seal keeps are not waited for. */
 #define BERTH_PUBLISHED 2u
 
 /* Opens a node: "embedded:?pool=256MiB" (a node on a thread of this process, over a region of its own; settings as for
@@ -241,7 +244,8 @@ BERTH_API int berth_put(struct berth *b, struct berth_key key, const void *data,
  * abort pass d over, so that a group can be sealed as it was created. Two creators of one key do not disturb each
  * other; the first to seal wins. d->status is BERTH_WRITING where another draft of the key is open, of this client or
  * another; opts->flags BERTH_JOIN waits for that one instead. d is the caller's storage. Errors as berth_put;
- * -ETIMEDOUT also while the other writes; -EAGAIN (too many wait). */
+ * -ETIMEDOUT also while the other writes; -EAGAIN (too many wait); with BERTH_PUBLISHED BERTH_EUNPUBLISHED: it was
+ * kept, and the homes have not said that they hold it. */
 BERTH_API int berth_create(struct berth *b, struct berth_key key, size_t size, const struct berth_put_opts *opts,
                            struct berth_draft *d);
 
@@ -269,8 +273,10 @@ BERTH_API int berth_abort(struct berth *b, struct berth_draft *d, size_t n);
  * BERTH_WAIT also -ETIMEDOUT, BERTH_EABORTED, BERTH_EDIED, BERTH_ENODE, and -EAGAIN (the node has as many waits as it
  * takes: wait for fewer keys); with BERTH_PEERS also -ETIMEDOUT, BERTH_EUNSURE (the sentence has the member that could
  * not be asked, where it is known), BERTH_ENOTNOW, BERTH_ENODE, BERTH_EREADONLY (another user's node may not be
- * filled), BERTH_EFULL, BERTH_EINDEXFULL, BERTH_EHASH (no room for the copy here: as berth_put has them) and -ENOMEM.
- */
+ * filled), BERTH_EFULL, BERTH_EINDEXFULL, BERTH_EHASH (no room for the copy here: as berth_put has them), -ENOMEM.
+ * Room is waited for until the deadline: -ETIMEDOUT with the figures of BERTH_EFULL; with BERTH_FOREVER for a second
+ * only, since what keeps it may be what the caller itself has pinned. An owner lends one node `lease-quota` bytes at a
+ * time: what is above it is waited for. */
 BERTH_API int berth_get(struct berth *b, struct berth_key key, struct berth_view *view, unsigned flags,
                         int64_t deadline);
 
@@ -414,15 +420,16 @@ BERTH_API long berth_list(struct berth *b, uint32_t ns, const void *prefix, size
                           struct berth_cursor *cursor, struct berth_entry *entries, size_t n);
 
 /* Removes a key; views of it stay valid. expected: remove only this version (BERTH_EVERSION otherwise), NULL: any. A
- * copy that another node pulled stays there until that node has told the key's homes of it again, half of the setting
- * `tombstones` at most: in a namespace that is not replaceable don't put other bytes under a key that was removed.
+ * copy that another node pulled stays there until that node hears of the removal as a home of the key, or has told the
+ * key's homes of it again, half of the setting `tombstones` at most; holds on it end with it. In a namespace that is
+ * not replaceable don't put other bytes under a key that was removed.
  * Errors: -ENOENT, BERTH_EHELD, BERTH_EVERSION, BERTH_EREADONLY, BERTH_ENODE, BERTH_EUNKNOWN, -ETIMEDOUT. */
 BERTH_API int berth_remove(struct berth *b, struct berth_key key, const struct berth_version *expected);
 
 /* Holds a key under a label, 1 to 63 bytes: never evicted nor removed until dropped or ttl_ns (0: no end) of real time
  * has passed, also over restarts of the node. The same label again renews it. A hold stays with the key when it is
- * replaced. Errors: -ENOENT, -EINVAL, BERTH_EHOLDS (16 a key), BERTH_EINDEXFULL, BERTH_EREADONLY, BERTH_ENODE,
- * BERTH_EUNKNOWN, -ETIMEDOUT. */
+ * replaced; a removal at another node ends it, as it ends the key. Errors: -ENOENT, -EINVAL, BERTH_EHOLDS (16 a key),
+ * BERTH_EINDEXFULL, BERTH_EREADONLY, BERTH_ENODE, BERTH_EUNKNOWN, -ETIMEDOUT. */
 BERTH_API int berth_hold(struct berth *b, struct berth_key key, const char *label, int64_t ttl_ns);
 
 /* Drops a hold. Errors: -ENOENT (no such key or label), BERTH_EREADONLY, BERTH_ENODE, BERTH_EUNKNOWN, -ETIMEDOUT. */
@@ -565,7 +572,7 @@ struct berth_error_info {
     int code;           /* negative */
     const char *name;   /* "BERTH_EFULL", "ENOENT" */
     char sentence[256]; /* what happened and what to do */
-    uint64_t figure[4]; /* BERTH_EFULL: bytes asked, free, largest free run, pinned */
+    uint64_t figure[4]; /* BERTH_EFULL, -ETIMEDOUT for want of room: bytes asked, free, largest free run, pinned */
 };
 
 /* The calling thread's last error on any handle; b may be NULL. Returns its code, 0 if there was none.

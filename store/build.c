@@ -327,7 +327,7 @@ static uint16_t tokens_of(const struct berth_draft *d, size_t n, struct msg_toke
     return count;
 }
 
-struct call *build_published(const struct berth_key *key, const struct berth_draft *d, size_t n, bool *asked)
+struct call *build_published(const struct berth_key *key, bool kept, const struct berth_draft *d, size_t n, bool *asked)
 {
     struct msg_token tokens[BERTH_GROUP_MAX];
     uint16_t count = key ? 0 : tokens_of(d, n, tokens);
@@ -339,6 +339,7 @@ struct call *build_published(const struct berth_key *key, const struct berth_dra
         m->ns = key ? key->ns : 0;
         m->key_size = (uint16_t)(key ? key->size : 0);
         m->count = count;
+        m->head.flags |= kept ? MSG_ANEW : 0;
         memcpy(m + 1, key ? key->data : tokens, bytes);
     }
     return c;

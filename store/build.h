@@ -32,9 +32,10 @@ int build_sums(struct berth *b, struct berth_draft *d, size_t n);
 
 /* How many of them create has kept: these are no drafts, and seal passes them over. */
 size_t build_without_draft(const struct berth_draft *d, size_t n);
-/* A PUBLISHED: of a key, or of those of n drafts that were sealed and ask for it; *asked: are there any. The deadline
- * is the caller's to set. */
-struct call *build_published(const struct berth_key *key, const struct berth_draft *d, size_t n, bool *asked);
+/* A PUBLISHED: of a key that was put, or kept, or of those of n drafts that were sealed and ask for it; *asked: are
+ * there any. The deadline is the caller's to set. */
+struct call *build_published(const struct berth_key *key, bool kept, const struct berth_draft *d, size_t n,
+                             bool *asked);
 /* What its outcome is to the caller of a put, which has succeeded with `put`. */
 int build_take_published(int status, int put);
 /* Computes the checksums that the caller has not. */

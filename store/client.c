@@ -124,24 +124,26 @@ static const char *bytes_text(char out[24], uint64_t bytes)
     return out;
 }
 
-static void fail_full(const struct call_result *r, const uint64_t figure[4])
+int client_fail_full(int status, const uint64_t figure[4])
 {
     char t[4][24];
     for (unsigned i = 0; i < 4; i++) {
         bytes_text(t[i], figure[i]);
     }
-    const char *what = r->status == BERTH_EFULL ? "the pool has no room" : "no room came before the deadline";
+    const char *what = status == BERTH_EFULL ? "the pool has no room" : "no room came before the deadline";
     if (figure[3]) {
-        berth_fail(r->status,
+        berth_fail(status,
                    "%s: %s asked, %s free, %s in one piece, %s in use by readers; release views, drop holds, or "
                    "enlarge the pool",
                    what, t[0], t[1], t[2], t[3]);
     } else {
-        berth_fail(r->status,
+        berth_fail(status,
                    "%s: %s asked, %s free, %s in one piece, and no reader keeps it full: drop holds, seal or abort "
                    "drafts (`berth status` counts both), or enlarge the pool",
                    what, t[0], t[1], t[2]);
     }
+    berth_fail_figures(figure);
+    return status;
 }
 
 static void fail_quota(const uint64_t figure[4])
@@ -165,7 +167,7 @@ int client_fail_reply(const struct berth *b, const struct call_result *r)
 {
     uint64_t figure[4] = {r->reply.counter, r->reply.region, r->reply.figure[0], r->reply.figure[1]};
     if ((r->status == BERTH_EFULL || r->status == -ETIMEDOUT) && figure[0]) {
-        fail_full(r, figure);
+        return client_fail_full(r->status, figure);
     } else if (r->status == BERTH_EQUOTA && figure[1]) {
         fail_quota(figure);
     } else if (r->status == -ENOENT && r->reply.head.op == MSG_DROP && figure[0]) {

@@ -106,6 +106,9 @@ int client_check_key_any(struct berth *b, const struct berth_key *key);
 
 int64_t client_now(void); /* CLOCK_MONOTONIC ns */
 
+/* Records the figures of a pool without room: asked, free, largest run, in use. Returns status, which is BERTH_EFULL or
+ * -ETIMEDOUT. */
+int client_fail_full(int status, const uint64_t figure[4]);
 /* Records what a reply says and returns its status. */
 int client_fail_reply(const struct berth *b, const struct call_result *r);
 /* Records why this handle may not write: it was opened as a reader, or the node is another user's. */

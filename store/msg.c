@@ -144,7 +144,7 @@ static int check_published(const struct msg_head *m)
 {
     const struct msg_published *p = (const struct msg_published *)m;
     if (short_of(m, sizeof *p) || p->key_size > KEY_MAX || p->count > GROUP_MAX || !p->key_size == !p->count ||
-        (p->count && p->ns)) {
+        (p->count && (p->ns || m->flags & MSG_ANEW))) {
         return -EINVAL;
     }
     return exact(m, sizeof *p, p->key_size + p->count * sizeof(struct msg_token));
@@ -281,7 +281,7 @@ int msg_check(const struct msg_head *m, uint32_t bytes)
     if (bytes < sizeof *m || bytes > RING_MESSAGE_MAX || m->bytes != bytes) {
         return -EINVAL;
     }
-    int own = m->op == MSG_CREATE ? MSG_JOIN : m->op == MSG_STAT ? MSG_PEERS : 0;
+    int own = m->op == MSG_CREATE ? MSG_JOIN : m->op == MSG_STAT ? MSG_PEERS : m->op == MSG_PUBLISHED ? MSG_ANEW : 0;
     if ((m->flags & ~(MSG_AGAIN | own)) != 0) {
         return -EINVAL;
     }

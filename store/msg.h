@@ -55,6 +55,7 @@ enum msg_flags {
     MSG_AGAIN = 1,    /* request: sent again after a re-attach */
     MSG_HAS_MORE = 2, /* reply: ask again with the next cursor; sys/socket.h has a MSG_MORE of its own */
     MSG_JOIN = 4,     /* CREATE: no draft of a key that is being written, but MSG_WRITING */
+    MSG_ANEW = 8,     /* PUBLISHED: of a key that was kept: its homes are asked whether what is here is still good */
     MSG_PEERS = 16    /* STAT: of what is not here what a lease at a peer says; BERTH_KEPT: it has come meanwhile */
 };
 #define MSG_WRITING 2 /* status of such a CREATE; figure[1] of one that went on */
@@ -259,7 +260,8 @@ struct msg_buffer {
 };
 
 /* Answered when the homes of each object that is there have acknowledged it, at once where there are no peers; of
- * objects that have gone nothing is waited for. BERTH_EUNPUBLISHED: not by the deadline; -EAGAIN: too many wait. */
+ * objects that have gone nothing is waited for. BERTH_EUNPUBLISHED: not by the deadline; BERTH_EVERSION: it has gone
+ * since, or with MSG_ANEW it is not there, or a removal or a newer version stands above it; -EAGAIN: too many wait. */
 struct msg_published {
     struct msg_head head;
     uint32_t ns;       /* of the key */
@@ -299,8 +301,8 @@ struct msg_query {
 };
 
 /* Every reply is this, then what the operation adds. The figures of a refusal are counter, region, figure[0],
- * figure[1]: asked, free, largest, pinned of BERTH_EFULL, and of -ETIMEDOUT for lack of room; asked, quota, had of
- * BERTH_EQUOTA for a draft. */
+ * figure[1]: asked, free, largest, pinned of BERTH_EFULL, and of -ETIMEDOUT for lack of room, also of the first key of
+ * a PULL with one of these; asked, quota, had of BERTH_EQUOTA for a draft. */
 struct msg_reply {
     struct msg_head head;
     int32_t status;   /* 0 or a positive count, or a negative error of berth.h */

@@ -252,6 +252,7 @@ enum node_counter {
     NODE_LEASE_USES, /* reads that peers reported */
     NODE_SERVES,
     NODE_COPIES_DROPPED,   /* by EV_DROP_COPY */
+    NODE_HOLDS_LOST,       /* of these, such as were held */
     NODE_TAKEN,            /* objects and removals that took a greater counter */
     NODE_TOMBSTONES_KNOWN, /* removals that all homes have acknowledged */
     NODE_TOMBSTONES_LOST,  /* removals forgotten before that: there were too many */
@@ -294,8 +295,9 @@ struct node_status {
     uint32_t waiting; /* requests that wait for room */
 };
 void node_status(const struct node *n, struct node_status *out);
-/* The counter NODE_LEASE_USES alone. */
+/* The counters NODE_LEASE_USES and NODE_HOLDS_LOST alone. */
 uint64_t node_lease_uses(const struct node *n);
+uint64_t node_holds_lost(const struct node *n);
 
 /* What the last commit left of it in the index; 0 if it was never set. */
 uint64_t node_meta(const struct node *n, enum meta_number which);
@@ -323,6 +325,10 @@ bool node_namespace_replaceable(const struct node *n, uint32_t ns);
 
 /* Whether any known namespace is replaceable. */
 bool node_replaces(const struct node *n);
+
+/* What a user needs to see why an object of this size finds no room: slot bytes asked, free, in the largest free run,
+ * and in use by readers, peers' leases included. */
+void node_room(const struct node *n, uint64_t size, uint64_t figure[4]);
 
 /* The greatest version counter given or seen (rule 28). */
 uint64_t node_seen(const struct node *n);

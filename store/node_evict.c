@@ -171,11 +171,13 @@ void evict_copy(struct node *n, struct key_ref key, uint64_t counter, uint64_t r
         header_of(n, slot)->version != counter || slot_region(n, slot) != region) {
         return;
     }
+    bool held = slot_held(n, slot);
     struct effect *e = effect_add(n, EFFECT_EVICT, CONTROL_SESSION, NULL, n->now.mono);
     if (e && !evict_slot(n, e, slot)) {
         work_undo(n, e);
     } else if (e) {
         n->counters[NODE_COPIES_DROPPED]++;
+        n->counters[NODE_HOLDS_LOST] += held;
     }
 }
 

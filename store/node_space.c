@@ -78,18 +78,32 @@ static void answer_create(struct node *n, struct session *s, const struct msg_he
     answered(n, m);
 }
 
-/* Bytes asked, free, largest free run, pinned: what a user needs to see why. */
-static void refuse_full(struct node *n, uint64_t session, const struct msg_head *m, uint32_t pages, int32_t status)
+static void room_figures(const struct node *n, uint32_t pages, uint64_t figure[4])
 {
     struct slabs_usage u;
     slabs_usage(n->slabs, &u);
+    figure[0] = (uint64_t)pages * PAGE_BYTES;
+    figure[1] = u.free_bytes;
+    figure[2] = u.largest_bytes;
+    figure[3] = n->pinned_seen + n->retired_bytes + n->lease.ready_bytes;
+}
+
+void node_room(const struct node *n, uint64_t size, uint64_t figure[4])
+{
+    room_figures(n, slabs_pages_for(n->slabs, size), figure);
+}
+
+static void refuse_full(struct node *n, uint64_t session, const struct msg_head *m, uint32_t pages, int32_t status)
+{
+    uint64_t figure[4];
+    room_figures(n, pages, figure);
     n->counters[status == -ETIMEDOUT ? NODE_TIMEOUTS : NODE_REFUSED_FULL]++;
     struct msg_reply *r = reply_add(n, session, m, status, 0);
     if (r) {
-        r->counter = (uint64_t)pages * PAGE_BYTES;
-        r->region = u.free_bytes;
-        r->figure[0] = u.largest_bytes;
-        r->figure[1] = n->pinned_seen + n->retired_bytes + n->lease.ready_bytes;
+        r->counter = figure[0];
+        r->region = figure[1];
+        r->figure[0] = figure[2];
+        r->figure[1] = figure[3];
     }
 }
 
@@ -169,6 +183,10 @@ void request_create(struct node *n, struct session *s, const struct msg_head *m,
     struct key_ref key = {.data = p + 1, .size = p->object.key_size, .ns = p->object.ns};
     struct key_hash hash = lookup_hash(n->c.super->hash_seed, key);
     bool there = key_slot(n, hash, key, NULL) != SLOT_NONE;
+    if (there && !names_replaceable(n, p->object.ns) && pending_has(&n->pending, hash.home)) {
+        session_stall(n, s, m, taken); /* it may be about to go */
+        return;
+    }
     if (there && !names_replaceable(n, p->object.ns)) {
         n->counters[NODE_KEPT]++;
         reply_add(n, s->id, m, BERTH_KEPT, 0);

@@ -54,6 +54,7 @@ const char *const node_counter_names[NODE_COUNTERS] = {
     [NODE_LEASE_USES] = "lease_uses",
     [NODE_SERVES] = "serves",
     [NODE_COPIES_DROPPED] = "copies_dropped",
+    [NODE_HOLDS_LOST] = "holds_lost",
     [NODE_TAKEN] = "versions_taken",
     [NODE_TOMBSTONES_KNOWN] = "tombstones_known",
     [NODE_TOMBSTONES_LOST] = "tombstones_lost",
@@ -90,6 +91,11 @@ void node_status(const struct node *n, struct node_status *out)
     out->high_bytes = n->c.high_bytes;
     out->low_bytes = n->c.low_bytes;
     out->waiting = n->n_waiters;
+}
+
+uint64_t node_holds_lost(const struct node *n)
+{
+    return n->counters[NODE_HOLDS_LOST];
 }
 
 uint64_t node_lease_uses(const struct node *n)

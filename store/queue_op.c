@@ -6,6 +6,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#define AGAIN_MAX 3u
+
 /* ---- replies, under the lock ---- */
 
 static int take_op(struct berth *b, struct berth_op *op, int status, const struct msg_reply *r, uint32_t bytes)
@@ -33,22 +35,41 @@ static void join(struct berth_queue *q, struct berth_op *op);
 
 static int64_t op_deadline(const struct berth_op *op);
 
+/* A put or create that was kept on what a removal stands above goes once more, now that the node gives that up.
+ * reserved[1]: how often. Behind the others: the grant that was asked for may be for the first of them. */
+static bool goes_again(struct berth_queue *q, struct berth_op *op, int result)
+{
+    if (result != BERTH_EVERSION || op->opcode == BERTH_OP_SEAL || op->result != BERTH_KEPT ||
+        op->reserved[1] == AGAIN_MAX) {
+        return false;
+    }
+    op->reserved[1]++;
+    op_append(&q->parked, op);
+    queue_wake(q);
+    calls_wake(q->b, q);
+    return true;
+}
+
 static void published(struct berth *b, struct call *c, int status, const struct msg_reply *r, uint32_t bytes)
 {
     struct berth_op *op = c->arg;
+    int result = build_take_published(status, (int)op->result);
     (void)b, (void)r, (void)bytes;
-    queue_complete(c->queue, op, build_take_published(status, (int)op->result));
+    if (!goes_again(c->queue, op, result)) {
+        queue_complete(c->queue, op, result);
+    }
 }
 
-/* Under the lock, what was put or sealed with `result`: whether its homes are asked now. */
+/* Under the lock, what was put, kept or sealed with `result`: whether its homes are asked now. */
 static bool await_homes(struct berth_queue *q, struct berth_op *op, int result)
 {
-    bool put = op->opcode == BERTH_OP_PUT, asked = false;
-    if (result < 0 || (put && !(op->put && op->put->flags & BERTH_PUBLISHED)) ||
-        (!put && op->opcode != BERTH_OP_SEAL)) {
+    bool put = op->opcode == BERTH_OP_PUT, key = put || (op->opcode == BERTH_OP_CREATE && result == BERTH_KEPT);
+    bool asked = false;
+    if (result < 0 || (key && !(op->put && op->put->flags & BERTH_PUBLISHED)) ||
+        (!key && op->opcode != BERTH_OP_SEAL)) {
         return false;
     }
-    struct call *c = put ? build_published(&op->key, NULL, 0, &asked) : build_published(NULL, op->draft, op->n, &asked);
+    struct call *c = build_published(key ? &op->key : NULL, key && result == BERTH_KEPT, op->draft, op->n, &asked);
     if (!c) {
         return false;
     }
@@ -189,7 +210,7 @@ static bool kept_already(struct berth_queue *q, const struct berth_op *op)
     bool settled = !q->removing;
     pthread_mutex_unlock(&b->lock);
     struct client_thread *t = thread_self();
-    bool kept = settled && client_keeps(b, op->key.ns) && read_there(b, t, &op->key);
+    bool kept = settled && !op->reserved[1] && client_keeps(b, op->key.ns) && read_there(b, t, &op->key);
     if (kept) {
         stat_add(b, t, LANE_KEPT, 1);
     }
@@ -237,6 +258,17 @@ static enum begun find_slot_for(struct berth_queue *q, struct berth_op *op, stru
     return BEGUN_DONE;
 }
 
+static enum begun kept_done(struct berth_queue *q, struct berth_op *op)
+{
+    pthread_mutex_lock(&q->b->lock);
+    bool waits = await_homes(q, op, BERTH_KEPT);
+    if (!waits) {
+        queue_complete(q, op, BERTH_KEPT);
+    }
+    pthread_mutex_unlock(&q->b->lock);
+    return waits ? BEGUN_FLIES : BEGUN_DONE;
+}
+
 static enum begun begin_put(struct berth_queue *q, struct berth_op *op)
 {
     struct berth *b = q->b;
@@ -244,12 +276,8 @@ static enum begun begin_put(struct berth_queue *q, struct berth_op *op)
     bool kept = !q->granted && !q->refused && kept_already(q, op);
     pthread_mutex_lock(&b->lock);
     if (kept) {
-        bool waits = await_homes(q, op, BERTH_KEPT);
-        if (!waits) {
-            queue_complete(q, op, BERTH_KEPT);
-        }
         pthread_mutex_unlock(&b->lock);
-        return waits ? BEGUN_FLIES : BEGUN_DONE;
+        return kept_done(q, op);
     }
     enum begun begun = find_slot_for(q, op, &token);
     pthread_mutex_unlock(&b->lock);
@@ -278,7 +306,7 @@ static enum begun begin_create(struct berth_queue *q, struct berth_op *op)
 {
     *op->draft = (struct berth_draft){.status = BERTH_KEPT}; /* no draft yet, as berth_create has it */
     if (kept_already(q, op)) {
-        return queue_done(q, op, BERTH_KEPT);
+        return kept_done(q, op);
     }
     return fly(q, op, build_create(q->b, &op->key, op->size, op->put));
 }

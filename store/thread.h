@@ -27,6 +27,7 @@ struct client_thread {
     bool started;
     bool shared; /* its lane is the last one, which all threads beyond have together */
     uint8_t strangers;
+    uint64_t room[4]; /* of the last pull that found no room in the node's pool: its figures; [0] 0: none did since */
 };
 
 /* initial-exec: one load, no call, from the shared library too. */

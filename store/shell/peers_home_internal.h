@@ -40,8 +40,9 @@ struct home_sums {
     uint64_t batches; /* taken from other nodes */
     uint64_t stale;   /* refused: of another life, of a stream given up, or not the next */
     uint64_t dropped; /* answers of homes for which a copy was given up: up to one a home and copy */
+    uint64_t lost;    /* of these, and of `removed`, those that this node had sealed */
+    uint64_t removed; /* copies given up for a removal that came to this node as a home */
     uint64_t taken;   /* objects and removals that were to take a greater counter: up to one a home */
-    uint64_t lost;    /* .. those of them that this node had sealed */
     uint64_t renewed; /* objects that the homes were told of again */
 };
 
@@ -101,9 +102,15 @@ static inline struct home_life home_life_of(const struct peer_identity *i)
 /* Carries out what the publication commands; true: there is more. Turn context. */
 bool home_publish_turn(struct home_part *h, int64_t now);
 
+/* The homes of this object are told of it once more: the number of that. Turn or dispatch context. */
+int64_t home_tell(struct home_part *h, const struct node_publication *o, int64_t now);
+
 /* Answers those whose time has come, one way or the other. Turn context. */
 void home_wait_free(struct home_part *h, struct home_wait *w);
 void home_waits_turn(struct home_part *h, int64_t now);
+/* A home's answer takes an object away, or it is to take a greater counter; and it has been told of with that one. */
+void home_waits_judged(struct home_part *h, const struct publication_entry *e, bool taking);
+void home_waits_again(struct home_part *h, const struct key_ref *key, int64_t number);
 /* Tells the homes again of what is here, which they may answer SUPERSEDED: of copies in replaceable namespaces every
  * half of `fresh` (rule 27), of all every half of `tombstones`, so that a copy of a removed key goes while the removal
  * is remembered. true: there is more. Turn context. */

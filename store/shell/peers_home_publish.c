@@ -34,7 +34,15 @@ void home_part_command(struct peers *p, const struct node_command *c)
         if (number < 0)
             log_event(LOG_ERROR, "a change of a key of %u bytes can't be published: error %lld",
                       c->published[i].key.size, (long long)number);
+        else if (e.again && e.kind == PUBLICATION_OBJECT)
+            home_waits_again(h, &c->published[i].key, number);
     }
+}
+
+int64_t home_tell(struct home_part *h, const struct node_publication *o, int64_t now)
+{
+    struct publication_entry e = entry_of(o);
+    return publish_tell(h->publish, &e, now);
 }
 
 /* ---- batches to homes ---- */
@@ -148,13 +156,13 @@ static void list_step(struct home_part *h, const struct publish_command *c, int6
 /* One line for many: a removed prefix may be thousands of copies. */
 static void tell_dropped(struct home_part *h, int64_t now)
 {
-    uint64_t n = h->sums.dropped;
+    uint64_t n = h->sums.dropped + h->sums.removed, holds = node_holds_lost(h->peers->server->node);
     if (n == h->told || now - h->told_at < HOME_LOG_NS)
         return;
-    log_event(h->sums.lost ? LOG_WARNING : LOG_INFO,
-              "homes answered %llu times since the last line that a newer version or a removal stands above a copy of "
-              "this node, which is given up; of all such copies %llu had been put here",
-              (unsigned long long)(n - h->told), (unsigned long long)h->sums.lost);
+    log_event(h->sums.lost || holds ? LOG_WARNING : LOG_INFO,
+              "homes said %llu times since the last line that a newer version or a removal stands above a copy of "
+              "this node, which is given up; of all such copies %llu had been put here, and %llu were held",
+              (unsigned long long)(n - h->told), (unsigned long long)h->sums.lost, (unsigned long long)holds);
     h->told = n;
     h->told_at = now;
 }
@@ -167,8 +175,10 @@ static void drop_copy(struct home_part *h, const struct publication_entry *e)
                             .counter = e->version.counter,
                             .region = e->version.region};
     memcpy(key, e->key.data, e->key.size);
-    if (e->kind == PUBLICATION_OBJECT)
+    if (e->kind == PUBLICATION_OBJECT) {
+        home_waits_judged(h, e, false);
         dispatch(h->peers->server, &ev);
+    }
 }
 
 /* The core gives the object, or the removal, a counter above all that it has seen, and tells of it when that is
@@ -184,6 +194,8 @@ static void take(struct home_part *h, const struct publish_command *c)
                             .removal = e->kind == PUBLICATION_TOMBSTONE};
     memcpy(key, e->key.data, e->key.size);
     h->sums.taken++;
+    if (!ev.removal)
+        home_waits_judged(h, e, true);
     dispatch(h->peers->server, &seen);
     dispatch(h->peers->server, &ev);
 }
@@ -315,6 +327,31 @@ static void answer_batch(struct peers *p, struct link *from, uint64_t id, const 
         link_refuse(from, WIRE_PUBLISH, id, -EMSGSIZE);
 }
 
+/* A removal that has come to this home counts for what lies here at once, and not only when that is told of again:
+ * until it goes, puts of the key are kept on it. */
+static void drop_removed(struct home_part *h, const struct publication *b)
+{
+    struct server *s = h->peers->server;
+    for (uint32_t i = 0; i < b->n; i++) {
+        const struct publication_entry *e = &b->entries[i];
+        struct key_ref key = {.data = e->key.data, .size = e->key.size, .ns = (uint32_t)e->key.space};
+        uint8_t buf[KEY_MAX];
+        struct node_publication o;
+        uint32_t slot = e->kind == PUBLICATION_TOMBSTONE ? node_find(s->node, key) : SLOT_NONE;
+        if (slot == SLOT_NONE ||
+            !node_object(s->node,
+                         &(struct msg_token){.slot = slot, .gen = word_gen(slot_load(&s->region.headers[slot]))}, buf,
+                         &o))
+            continue;
+        struct publication_entry here = entry_of(&o);
+        if (version_less(e->version, here.version))
+            continue;
+        h->sums.removed++;
+        h->sums.lost += here.version.region == h->self.region;
+        drop_copy(h, &here);
+    }
+}
+
 void home_part_publish(struct peers *p, struct link *from, const struct wire_message *m, struct wire_reader *items,
                        int64_t deadline)
 {
@@ -341,6 +378,8 @@ void home_part_publish(struct peers *p, struct link *from, const struct wire_mes
     h->sums.stale += e < 0;
     if (e < 0)
         link_refuse(from, m->head.op, m->head.id, e);
-    else
+    else {
+        drop_removed(h, &b);
         answer_batch(p, from, m->head.id, &a);
+    }
 }

@@ -8,7 +8,7 @@ struct figure {
     uint64_t value;
 };
 
-#define FIGURES 28u
+#define FIGURES 29u
 
 static unsigned figures(const struct peers *p, struct figure out[FIGURES])
 {
@@ -41,7 +41,8 @@ static unsigned figures(const struct peers *p, struct figure out[FIGURES])
         {"own_superseded", "counter", "Publications of this node that a home answered SUPERSEDED.", o.superseded},
         {"own_full", "counter", "Publications of this node that a home had no room for.", o.refused},
         {"drops", "counter", "Answers of homes for which a copy was given up.", h->sums.dropped},
-        {"puts_lost", "counter", "Of these, copies that had been put here.", h->sums.lost},
+        {"removed", "counter", "Copies given up for a removal that came to this home.", h->sums.removed},
+        {"puts_lost", "counter", "Of both, copies that had been put here.", h->sums.lost},
         {"taken", "counter", "Answers of homes for which a version was to take a greater counter.", h->sums.taken},
         {"renewed", "counter", "Objects that homes were told of again.", h->sums.renewed},
         {"held", "gauge", "1: this node was away for long, and homes have not confirmed what it has.",

@@ -2,6 +2,7 @@
 #include "store/shell/peers_pull.h"
 
 #include "store/shell/log.h"
+#include "store/shell/peers_client.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -182,6 +183,13 @@ static bool is_here(void *env, const struct pull_key *key)
     return !q->peers->client && node_find(q->peers->server->node, key->key) != SLOT_NONE;
 }
 
+/* Of a client: to the next one that is opened it may look otherwise. */
+static bool is_hopeless(void *env)
+{
+    const struct peers *p = ((const struct taking *)env)->peers;
+    return p->client && (p->client->changed || !client_has_link(p));
+}
+
 static int make_puller(struct taking *q)
 {
     const struct peers *p = q->peers;
@@ -193,6 +201,7 @@ static int make_puller(struct taking *q)
                                  .n_members = (uint16_t)p->n_members,
                                  .homes = homes_of,
                                  .here = is_here,
+                                 .hopeless = is_hopeless,
                                  .watch = true,
                                  .wait_min_ns = WAIT_MIN_NS,
                                  .wait_max_ns = WAIT_MAX_NS,

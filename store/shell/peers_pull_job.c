@@ -144,6 +144,22 @@ static void refuse_stat(const struct taking *q, struct session *to, const struct
     session_reply(to, &m.reply);
 }
 
+/* The figures of the first key for which this node's pool has no room, as a put's reply has them. */
+static void show_room(const struct taking *q, const struct pull_command *c, struct msg_reply *r)
+{
+    uint64_t figure[4];
+    for (uint32_t i = 0; i < c->n && !q->peers->client; i++) {
+        if (c->results[i].no_room) {
+            node_room(q->peers->server->node, c->results[i].size, figure);
+            r->counter = figure[0];
+            r->region = figure[1];
+            r->figure[0] = figure[2];
+            r->figure[1] = figure[3];
+            return;
+        }
+    }
+}
+
 /* A client's STAT is a pull of nothing. What only the owner's index has stays 0. */
 static void answer_stat(const struct taking *q, struct session *to, const struct job *j, const struct pull_result *from)
 {
@@ -177,6 +193,22 @@ static int status_of(const struct peers *p, int status)
     return p->client->changed ? BERTH_ERESTART : client_has_link(p) ? status : BERTH_ENODE;
 }
 
+/* Whether this node's end leaves it to the next one: the client of another process attaches again, and asks again for
+ * what was not answered, until its own deadline. The node of its own process ends with it. */
+static bool left_over(const struct taking *q, const struct session *to)
+{
+    return q->peers->stopping && to->pid != getpid();
+}
+
+static bool failed(const struct pull_command *c)
+{
+    for (uint32_t i = 0; i < c->n; i++) {
+        if (c->results[i].status < 0)
+            return true;
+    }
+    return false;
+}
+
 void job_done(struct taking *q, const struct pull_command *c)
 {
     struct server *s = q->peers->server;
@@ -189,6 +221,8 @@ void job_done(struct taking *q, const struct pull_command *c)
     if (!j)
         return;
     struct session *to = j->orphan ? NULL : sessions_find(s, j->session);
+    if (to && left_over(q, to) && failed(c))
+        to = NULL;
     if (to && j->head.op == MSG_STAT) {
         struct pull_result result = c->results[0];
         result.status = status_of(q->peers, result.status);
@@ -206,6 +240,7 @@ void job_done(struct taking *q, const struct pull_command *c)
         }
         r->status += prefix ? (int32_t)c->run : 0;
         add_unasked(q, c->results, c->n, r);
+        show_room(q, c, r);
         session_reply(to, r);
         free(r);
         if (j->has_cancel)
@@ -275,6 +310,9 @@ static void job_new(struct peers *p, const struct session *from, const struct ms
 
 void peers_pull(struct peers *p, struct session *from, const struct msg_pull *m)
 {
+    if (p && p->pull && left_over(p->pull, from)) {
+        return;
+    }
     if (!p || !p->pull || p->stopping) {
         answer_absent(from, m);
     } else if (from->foreign) { /* room for it is another user's */
@@ -299,6 +337,8 @@ void peers_stat(struct peers *p, struct session *from, const struct msg_key *m)
     static uint8_t nowhere;
     size_t room = (m->key_size + 7u) & ~7u;
     size_t bytes = sizeof(struct msg_pull) + sizeof(struct msg_pull_key) + room + sizeof(struct msg_pull_range);
+    if (p && p->pull && left_over(p->pull, from))
+        return;
     if (!p || !p->pull || p->stopping || from->foreign) {
         session_answer(from, &m->head, p && from->foreign ? BERTH_EREADONLY : -ENOENT, 0);
         return;

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ROOM_NS INT64_C(1000000000) /* a slot is waited for at most so long: what is held or pinned may never go */
+#define ROOM_NS INT64_C(1000000000) /* a slot is waited for so long at a time: then nobody may want it any more */
 #define DRAFT_CHAINS 4096u
 
 enum core_kind { CORE_RESERVE, CORE_SUMS, CORE_SEAL, CORE_ABORT, CORE_WAIT };
@@ -238,7 +238,7 @@ static void reserved(struct taking *q, struct core_op *o, const struct msg_reply
     }
     *ev = (struct pull_event){.kind = EV_PULL_RESERVED, .id = o->fetch, .status = r->status};
     if (r->status == -ETIMEDOUT)
-        ev->status = BERTH_EFULL; /* the time for room is ours, not the caller's */
+        ev->status = -EAGAIN; /* the time for room was ours, not the caller's */
     if (r->status == 0 && r->count == 1)
         ev->token = draft_new(q, (const struct msg_token *)(r + 1))->id;
     else if (r->status == 0)

@@ -181,6 +181,95 @@ static void test_copies_go(void **unused)
     berthds_end();
 }
 
+/* ---- puts on a copy of a key that was removed elsewhere ---- */
+
+static int put_published(unsigned node, const char *key)
+{
+    struct berth_put_opts o = {.size = sizeof o, .flags = BERTH_PUBLISHED, .deadline = berth_deadline(SECONDS(10))};
+    return berth_put(berthds.b[node], key_of(key), payload, sizeof payload, &o);
+}
+
+static int queue_put(unsigned node, const char *key)
+{
+    struct berth_put_opts o = {.size = sizeof o, .flags = BERTH_PUBLISHED, .deadline = berth_deadline(SECONDS(10))};
+    struct berth_op op = {.opcode = BERTH_OP_PUT,
+                          .key = key_of(key),
+                          .data = payload,
+                          .size = sizeof payload,
+                          .put = &o},
+                    *done;
+    struct berth_queue *q;
+    assert_int_equal(berth_queue_open(berthds.b[node], 1, &q), 0);
+    assert_int_equal(berth_submit(q, &op, 1), 1);
+    assert_int_equal(berth_reap(q, &done, 1, berth_deadline(SECONDS(20))), 1);
+    berth_queue_close(q);
+    return (int)op.result;
+}
+
+static int create_and_seal(unsigned node, const char *key)
+{
+    struct berth_put_opts o = {.size = sizeof o, .flags = BERTH_PUBLISHED};
+    struct berth_draft d;
+    int rc = berth_create(berthds.b[node], key_of(key), sizeof payload, &o, &d);
+    if (rc == 0) {
+        memcpy(d.data, payload, sizeof payload);
+        rc = berth_seal(berthds.b[node], &d, 1);
+    }
+    return rc;
+}
+
+/* n0 has removed what n1 has a copy of, or had put; n1 is no home and has not heard: who asks for BERTH_PUBLISHED
+ * learns of it, and what is put is put. */
+static void test_put_after_removal(void **unused)
+{
+    (void)unused;
+    static int (*const puts[])(unsigned, const char *) = {put_published, queue_put, create_and_seal};
+    unsigned told = 0;
+    berthds_start(3, 1, "1h", "60s");
+    make_copies("dead");
+    for (unsigned i = 0; i < KEYS; i++) {
+        assert_int_equal(berth_remove(berthds.b[0], key_of(text[i]), NULL), 0);
+    }
+    comes_to(0, "slots.tombstones_unknown", 0);
+    for (unsigned i = 0; i < KEYS; i++) {
+        payload_fill(payload, sizeof payload, text[i]);
+        if (berthds_home(1, key_of(text[i]))) {
+            becomes(1, text[i], 0, -ENOENT); /* of what it knows itself no put is kept */
+            assert_int_equal(berth_put(berthds.b[1], key_of(text[i]), payload, sizeof payload, NULL), 0);
+            becomes(2, text[i], BERTH_PEERS, 0);
+            continue;
+        }
+        told++;
+        assert_int_equal(get(1, text[i], 0), 0);
+        assert_int_equal(puts[i % 3](1, text[i]), 0);
+        assert_int_equal(get(2, text[i], BERTH_PEERS), 0);
+        assert_int_equal(put_published(1, text[i]), BERTH_KEPT); /* and now it is */
+    }
+    assert_true(told > 0 && told < KEYS);
+    berthds_kill(1);
+    berthds_again(1);
+    assert_int_equal(put_published(1, text[0]), BERTH_KEPT); /* of a key that this run has not told of itself */
+    berthds_quiet();
+    for (unsigned i = 0; i < KEYS; i++) {
+        assert_int_equal(get(1, text[i], 0), 0);
+    }
+    berthds_end();
+}
+
+/* A hold is of this node's key: a removal at another one ends it, and it shows. */
+static void test_hold_on_a_copy(void **unused)
+{
+    (void)unused;
+    berthds_start(2, 2, "1h", "60s");
+    make_copies("held");
+    assert_int_equal(berth_hold(berthds.b[1], key_of(text[0]), "mine", 0), 0);
+    assert_int_equal(berth_remove(berthds.b[0], key_of(text[0]), NULL), 0);
+    becomes(1, text[0], 0, -ENOENT);
+    comes_to(1, "counters.holds_lost", 1);
+    assert_true(daemon_says(&berthds.d[1], "1 were held", BERTHDS_SOON_MS));
+    berthds_end();
+}
+
 /* ---- two puts of one key ---- */
 
 static struct {
@@ -358,7 +447,8 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_remover_is_killed), cmocka_unit_test(test_homes_restart),
-        cmocka_unit_test(test_copies_go),         cmocka_unit_test(test_two_puts),
+        cmocka_unit_test(test_copies_go),         cmocka_unit_test(test_put_after_removal),
+        cmocka_unit_test(test_hold_on_a_copy),    cmocka_unit_test(test_two_puts),
         cmocka_unit_test(test_away_for_long),     cmocka_unit_test(test_asleep_for_long),
     };
     if (argc > 1) {

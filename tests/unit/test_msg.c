@@ -233,6 +233,13 @@ static void buffers_and_publications(void **state)
     AS(struct msg_published)->key_size = 5;
     AS(struct msg_published)->ns = 1;
     assert_int_equal(check(), 0);
+    AS(struct msg_head)->flags = MSG_ANEW;
+    assert_int_equal(check(), 0);
+    AS(struct msg_head)->flags = MSG_JOIN;
+    assert_int_equal(check(), -EINVAL);
+    make(MSG_PUBLISHED);
+    AS(struct msg_head)->flags = MSG_ANEW; /* of a key only */
+    assert_int_equal(check(), -EINVAL);
     make_pull();
     AS(struct msg_pull)->kind = MSG_PULL_REGISTERED;
     assert_int_equal(check(), 0);

@@ -88,6 +88,8 @@ static void test_held(void **unused)
     settle(&c);
     assert_int_equal(core_state(&c, slot), SLOT_FREE);
     assert_int_equal(core_status(&c).held, 0);
+    assert_int_equal(core_status(&c).counter[NODE_HOLDS_LOST], 1); /* and it shows */
+    assert_int_equal(node_holds_lost(c.node), 1);
     assert_int_equal(core_put(&c, 1, "a", 5000, 0), 0);
     core_tick(&c, 6 * SECOND);
     settle(&c);
@@ -110,6 +112,34 @@ static void test_failing_commit(void **unused)
     core_close(&c);
 }
 
+/* No create, put or seal is kept on what an uncommitted effect takes away. */
+static void test_nothing_is_kept_on_it(void **unused)
+{
+    (void)unused;
+    struct core c;
+    struct msg_token granted, made;
+    core_open(&c, 64 * MIB, lease_options);
+    core_attach(&c, 1);
+    core_attach(&c, 2);
+    assert_int_equal(core_put(&c, 1, "a", 5000, 0), 0);
+    assert_int_equal(core_grant(&c, 1, 5000, &granted), 0);
+    c.hold_commits = true;
+    drop(&c, "a", c.headers[core_find(&c, "a", 0)].version, 7);
+    core_turn(&c);
+    assert_int_equal(core_create(&c, 2, "a", 100, 0, &made), 1000);
+    uint64_t create = c.next_id;
+    assert_int_equal(core_put_token(&c, 1, &granted, "a", 5000, 0), 1000);
+    uint64_t put = c.next_id;
+    c.hold_commits = false;
+    core_commit(&c);
+    settle(&c);
+    assert_non_null(core_reply(&c, create));
+    assert_int_equal(core_reply(&c, create)->status, 0);
+    assert_non_null(core_reply(&c, put));
+    assert_int_equal(core_reply(&c, put)->status, 0);
+    core_close(&c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -117,6 +147,7 @@ int main(void)
         cmocka_unit_test(test_leased),
         cmocka_unit_test(test_held),
         cmocka_unit_test(test_failing_commit),
+        cmocka_unit_test(test_nothing_is_kept_on_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -74,6 +74,149 @@ static void wait_asks_again(void **state)
     expect_done(3, -ETIMEDOUT);
 }
 
+static bool no_hope;
+
+static bool is_hopeless(void *env)
+{
+    (void)env;
+    return no_hope;
+}
+
+/* A home that is down, and then the only source: who waits goes on, others are told. */
+static void wait_goes_on_without_a_member(void **state)
+{
+    (void)state;
+    s->n_homes = 1;
+    script_member(s, EV_PULL_DOWN, 1, 0);
+    script_pull(s, 1, "k", PULL_REPLICA, PULL_WAIT, s->now.mono_after + 1000 * MS);
+    script_pull(s, 2, "k", PULL_REPLICA, 0, 0);
+    expect_done(2, BERTH_EUNSURE);
+    script_pull(s, 3, "q", PULL_BUFFER, PULL_WAIT, s->now.mono_after + 10 * MS);
+    script_pass(s, 10 * MS);
+    expect_done(3, -ETIMEDOUT);
+    assert_int_equal(script_count(s, CMD_PULL_DONE), 0);
+    script_member(s, EV_PULL_UP, 1, 77);
+    script_pass(s, 100 * MS);
+    script_found(s, take(CMD_PULL_ASK), 1, 1, 5);
+    take(CMD_PULL_LEASE);
+    script_member(s, EV_PULL_DOWN, 1, 0); /* it gives no lease, and is the owner */
+    script_pass(s, 100 * MS);
+    assert_int_equal(script_count(s, CMD_PULL_DONE), 0);
+    script_member(s, EV_PULL_UP, 1, 78);
+    script_pass(s, 100 * MS);
+    script_found(s, take(CMD_PULL_ASK), 1, 1, 5);
+    script_grant(s, take(CMD_PULL_LEASE), 1, 5, 10);
+    assert_int_equal(script_count(s, CMD_PULL_RESERVE), 1);
+}
+
+static void wait_without_hope(void **state)
+{
+    (void)state;
+    pull_destroy(s->p);
+    s->config.hopeless = is_hopeless;
+    script_start(s);
+    s->n_homes = 1;
+    script_member(s, EV_PULL_DOWN, 1, 0);
+    script_pull(s, 1, "k", PULL_BUFFER, PULL_WAIT, s->now.mono_after + 1000 * MS);
+    assert_int_equal(script_count(s, CMD_PULL_DONE), 0);
+    no_hope = true;
+    script_pass(s, MS);
+    expect_done(1, BERTH_EUNSURE);
+    no_hope = false;
+}
+
+static void refuse(uint64_t lease, uint32_t n, uint32_t good)
+{
+    struct pull_grant g[8];
+    for (uint32_t i = 0; i < n; i++) {
+        g[i] = i < good ? (struct pull_grant){.terms = script_terms(s, 5, 10)}
+                        : (struct pull_grant){.status = BERTH_EQUOTA};
+    }
+    script_event(s, &(struct pull_event){.kind = EV_PULL_LEASED, .id = lease, .grants = g, .n = n});
+}
+
+static void recall_all(uint16_t member)
+{
+    uint64_t ids[64];
+    uint32_t n = 0;
+    for (; n < 64 && n < s->next_lease; n++) {
+        ids[n] = n + 1;
+    }
+    script_event(s, &(struct pull_event){.kind = EV_PULL_RECALL, .member = member, .leases = ids, .n = n});
+}
+
+/* The owner gives two leases at a time: the batch comes two by two, and what it has back is told with each question. */
+static void batch_above_the_lease_quota(void **state)
+{
+    (void)state;
+    s->n_homes = 1;
+    script_pull(s, 1, "abcdef", PULL_BUFFER, 0, s->now.mono_after + 1000 * MS);
+    answers(take(CMD_PULL_ASK), "FFFFFF", 5);
+    for (uint32_t left = 6; left > 0; left -= 2) {
+        const struct kept *k = script_take(s, CMD_PULL_LEASE);
+        assert_int_equal(k->c.n, left);
+        refuse(k->c.id, left, 2);
+        assert_int_equal(script_count(s, CMD_PULL_DONE), 0);
+        finish(take(CMD_PULL_READ));
+        finish(take(CMD_PULL_READ));
+        recall_all(3);
+        script_pass(s, 16 * MS);
+        if (left > 2) {
+            answers(take(CMD_PULL_ASK), left == 6 ? "FFFF" : "FF", 5);
+            take(CMD_PULL_RELEASE);
+        }
+    }
+    const struct kept *k = script_take(s, CMD_PULL_DONE);
+    for (uint32_t i = 0; i < 6; i++) {
+        assert_int_equal(k->result[i].status, 0);
+    }
+    /* None until the deadline. */
+    script_pull(s, 2, "z", PULL_REPLICA, 0, s->now.mono_after + 10 * MS);
+    answers(take(CMD_PULL_ASK), "F", 5);
+    refuse(take(CMD_PULL_LEASE), 1, 0);
+    script_pass(s, 10 * MS);
+    expect_done(2, -ETIMEDOUT);
+}
+
+/* The pool has no room for now: who has a deadline waits for it, others are told when the shell's time is over. */
+static void room_is_waited_for(void **state)
+{
+    (void)state;
+    s->n_homes = 1;
+    int64_t until = s->now.mono_after + 100 * MS;
+    script_pull(s, 1, "k", PULL_REPLICA, 0, 0);
+    script_pull(s, 2, "k", PULL_REPLICA, 0, until);
+    script_pull(s, 3, "k", PULL_REPLICA, 0, until + 1000 * MS);
+    script_found(s, take(CMD_PULL_ASK), 1, 3, 5);
+    script_grant(s, take(CMD_PULL_LEASE), 1, 5, 10);
+    script_status(s, EV_PULL_RESERVED, take(CMD_PULL_RESERVE), -EAGAIN);
+    struct pull_result r = script_take(s, CMD_PULL_DONE)->result[0];
+    assert_int_equal(r.status, BERTH_EFULL);
+    assert_true(r.no_room && r.size == 10);
+    script_pass(s, 100 * MS);
+    r = script_take(s, CMD_PULL_DONE)->result[0];
+    assert_int_equal(r.status, -ETIMEDOUT);
+    assert_true(r.no_room && r.size == 10);
+    struct pull_status st;
+    pull_status(s->p, &st);
+    assert_int_equal(st.cause[CAUSE_ROOM], 2);
+    script_reserved(s, take(CMD_PULL_RESERVE), 7);
+    finish(take(CMD_PULL_READ));
+    script_status(s, EV_PULL_SEALED, take(CMD_PULL_SEAL), 0);
+    expect_done(3, 0);
+    /* Nobody wants it any more when the time is over. */
+    script_pull(s, 4, "q", PULL_REPLICA, 0, s->now.mono_after + 10 * MS);
+    script_found(s, take(CMD_PULL_ASK), 1, 3, 5);
+    script_grant(s, take(CMD_PULL_LEASE), 1, 5, 10);
+    uint64_t reserve = take(CMD_PULL_RESERVE);
+    script_pass(s, 10 * MS);
+    expect_done(4, -ETIMEDOUT);
+    script_status(s, EV_PULL_RESERVED, reserve, -EAGAIN);
+    assert_int_equal(script_count(s, CMD_PULL_RESERVE), 0);
+    pull_status(s->p, &st);
+    assert_int_equal(st.transfers, 0);
+}
+
 static void pull_ranges(uint64_t id, const struct pull_range *r, uint32_t n, uint32_t flags, uint32_t sample)
 {
     struct pull_key k = {.key = {.data = "k", .size = 1}, .ranges = r, .n_ranges = n, .buffer = id, .room = 100};
@@ -432,6 +575,10 @@ int main(void)
         CASE(prefix_pulls_only_the_run),
         CASE(prefix_over_a_home_that_learns),
         CASE(wait_asks_again),
+        CASE(wait_goes_on_without_a_member),
+        CASE(wait_without_hope),
+        CASE(batch_above_the_lease_quota),
+        CASE(room_is_waited_for),
         CASE(ranges_and_segments),
         CASE(who_waits_watches),
         CASE(lease_only_needs_a_transport_that_proves),
