@@ -210,8 +210,8 @@ void tombs_turn(struct node *n)
     if (n->stopping) {
         return;
     }
-    /* The analyzer does not follow a list through its nodes. NOLINTNEXTLINE(clang-analyzer-unix.Malloc) */
     n->tombs.stuck = false;
+    /* The analyzer does not follow a list through its nodes. NOLINTNEXTLINE(clang-analyzer-unix.Malloc) */
     for (uint32_t i = 0; i < TOMB_STEP && (t = n->tombs.ending.head) && t->until <= n->now.boot; i++) {
         if (!end(n, t)) {
             n->tombs.stuck = true;

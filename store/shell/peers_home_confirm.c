@@ -133,8 +133,8 @@ void home_confirm_gone(struct home_part *h, uint16_t member)
 /* Not of one that was not seen for long though it is there: this host has slept, and the connection is about to end. */
 void home_confirm_touch(struct home_part *h)
 {
-    for (uint16_t i = 0; i < h->peers->n_members; i++) {
-        if (h->peers->members[i].link && !out_of_sight(h, i))
+    for (uint32_t i = 0; i < h->peers->n_members; i++) {
+        if (h->peers->members[i].link && !out_of_sight(h, (uint16_t)i))
             h->targets[i].touched = peers_now(h->peers).boot;
     }
 }
@@ -313,11 +313,11 @@ static void release(struct home_part *h, int64_t now)
               (unsigned long long)h->confirm->dropped);
     home_confirm_end(h);
     publish_release(h->publish, now);
-    for (uint16_t i = 0; i < h->peers->n_members; i++) {
+    for (uint32_t i = 0; i < h->peers->n_members; i++) {
         struct home_target *t = &h->targets[i];
         if (t->returned) {
             t->touched = peers_now(h->peers).boot;
-            publish_up(h->publish, i, t->life, now);
+            publish_up(h->publish, (uint16_t)i, t->life, now);
         }
         t->returned = false;
     }
