@@ -348,6 +348,9 @@ bool node_leased(const struct node *n, uint32_t slot, uint64_t *word);
  * them, which stay where they are for so long. NULL: no lease does, another generation, no segments. */
 const uint64_t *node_sums(const struct node *n, uint32_t slot, uint64_t generation, uint32_t *count);
 
+/* Whether the list of a READY slot's checksums of segments is what was sealed; true without segments. */
+bool node_sums_sound(const struct node *n, uint32_t slot);
+
 /* The leases, one a call, in the order of their entries: start with *cursor = 0; false at the end. */
 bool node_leases_next(const struct node *n, uint32_t *cursor, struct node_lease_info *out);
 

@@ -50,6 +50,11 @@ const uint64_t *node_sums(const struct node *n, uint32_t slot, uint64_t generati
     return slot_sums(n, slot);
 }
 
+bool node_sums_sound(const struct node *n, uint32_t slot)
+{
+    return !slot_segment(header_of(n, slot)) || slot_sums_checksum(n, slot) == header_of(n, slot)->checksum;
+}
+
 struct lease_tally {
     uint32_t live, ends, serves, idle;
     uint64_t peer_bytes;

@@ -313,6 +313,7 @@ static void release(struct home_part *h, int64_t now)
               (unsigned long long)h->confirm->dropped);
     home_confirm_end(h);
     publish_release(h->publish, now);
+    h->touch_at = 0; /* at once: should it end now, what it has put since was put in touch with the others */
     for (uint32_t i = 0; i < h->peers->n_members; i++) {
         struct home_target *t = &h->targets[i];
         if (t->returned) {

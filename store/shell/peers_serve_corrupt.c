@@ -61,7 +61,8 @@ void serve_part_corrupt(struct peers *p, struct link *from, const struct wire_me
 static void next(struct serve_part *s)
 {
     checksum_free(s->hash);
-    s->hash = NULL;
+    checksum_free(s->list);
+    s->hash = s->list = NULL;
     s->suspects_at = (s->suspects_at + 1) % SUSPECTS_MAX;
     s->suspects--;
 }
@@ -76,8 +77,11 @@ static bool begin(struct serve_part *s, const struct suspect *x)
     s->slot = slot;
     s->word = slot_load(&server->region.headers[slot]);
     s->hashed = 0;
-    s->hash = word_state(s->word) == SLOT_READY ? checksum_create() : NULL;
-    return s->hash != NULL;
+    if (word_state(s->word) != SLOT_READY)
+        return false;
+    s->hash = checksum_create();
+    s->list = checksum_create();
+    return s->hash && s->list;
 }
 
 static void say(const struct serve_part *s, const struct suspect *x, bool damaged)
@@ -96,7 +100,8 @@ static void say(const struct serve_part *s, const struct suspect *x, bool damage
 static void judge(struct serve_part *s, const struct suspect *x, int64_t now)
 {
     const struct slot_header *h = &s->peers->server->region.headers[s->slot];
-    bool damaged = checksum_sum(s->hash) != h->checksum;
+    const struct checksum *whole = slot_segment(h) ? s->list : s->hash;
+    bool damaged = checksum_sum(whole) != h->checksum || !node_sums_sound(s->peers->server->node, s->slot);
     say(s, x, damaged);
     if (!damaged) {
         s->cleared[s->cleared_at++ % CLEARED_MAX] = (struct cleared){.counter = x->counter,
@@ -113,6 +118,24 @@ static void judge(struct serve_part *s, const struct suspect *x, int64_t now)
     dispatch(s->peers->server, &ev);
 }
 
+/* A piece, of one segment at most. False: there is more. */
+static bool hash_piece(struct serve_part *s, const struct slot_header *h)
+{
+    const uint8_t *data = (const uint8_t *)s->peers->server->region.pool.base + (uint64_t)h->page * PAGE_BYTES;
+    uint64_t segment = slot_segment(h) ? UINT64_C(1) << slot_segment(h) : h->size;
+    uint64_t left = h->size - s->hashed, inside = segment ? segment - s->hashed % segment : 0;
+    uint64_t n = left < SUSPECT_PIECE ? left : SUSPECT_PIECE;
+    n = n < inside ? n : inside;
+    checksum_add(s->hash, data + s->hashed, n);
+    s->hashed += n;
+    if (slot_segment(h) && (s->hashed % segment == 0 || n == left)) {
+        uint64_t sum = checksum_sum(s->hash);
+        checksum_add(s->list, &sum, sizeof sum);
+        checksum_begin(s->hash);
+    }
+    return n == left;
+}
+
 /* The slot is not kept meanwhile: where its word is another, what was hashed is nobody's any more. */
 bool corrupt_turn(struct serve_part *s, int64_t now)
 {
@@ -126,11 +149,7 @@ bool corrupt_turn(struct serve_part *s, int64_t now)
     }
     const struct slot_header *h = &r->headers[s->slot];
     if (slot_load(h) == s->word) {
-        const uint8_t *data = (const uint8_t *)r->pool.base + (uint64_t)h->page * PAGE_BYTES;
-        uint64_t left = h->size - s->hashed, n = left < SUSPECT_PIECE ? left : SUSPECT_PIECE;
-        checksum_add(s->hash, data + s->hashed, n);
-        s->hashed += n;
-        if (n < left)
+        if (!hash_piece(s, h))
             return true;
         judge(s, x, now);
     }
@@ -141,4 +160,5 @@ bool corrupt_turn(struct serve_part *s, int64_t now)
 void corrupt_free(struct serve_part *s)
 {
     checksum_free(s->hash);
+    checksum_free(s->list);
 }

@@ -93,7 +93,8 @@ struct serve_part {
     struct lease_grant serve_grant;
     struct suspect *suspect; /* SUSPECTS_MAX, a ring */
     uint32_t suspects_at, suspects;
-    struct checksum *hash; /* of the first suspect; NULL: not begun */
+    struct checksum *hash; /* of the first suspect, or of its segment under way; NULL: not begun */
+    struct checksum *list; /* of the checksums of its segments */
     uint32_t slot;         /* of it, with its state word when it began */
     uint64_t word;
     uint64_t hashed; /* bytes */

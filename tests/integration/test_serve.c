@@ -526,6 +526,33 @@ static void damage(const struct wire_lease *l)
     close(fd);
 }
 
+/* Of segments that were sealed the last is not whole. */
+static void test_corrupt_segments(void **unused)
+{
+    struct wire_lease good, bad, n;
+    (void)unused;
+    start("5s", "50%");
+    const struct berth_put_opts opts = {.size = sizeof opts, .segment = 4096};
+    uint8_t *data = malloc(MIB + 100);
+    payload_fill(data, MIB + 100, "segments");
+    assert_int_equal(berth_put(b, key_of("good"), data, MIB + 100, &opts), 0);
+    assert_int_equal(berth_put(b, key_of("bad"), data, MIB + 100, &opts), 0);
+    remote_open(&reader, address, "reader");
+    leases_ok(&reader, "good", &good);
+    leases_ok(&reader, "bad", &bad);
+    remote_corrupt(&reader, "good", &good); /* a lie */
+    assert_true(daemon_says(&d, "but its checksum is right", SOON_MS));
+    damage(&bad);
+    remote_corrupt(&reader, "bad", &bad);
+    assert_true(daemon_says(&d, "it is taken out of use", SOON_MS));
+    expect_number("remote.corrupt_found", 1);
+    assert_int_equal(remote_lease(&reader, "bad", 0, &n), -ENOENT);
+    assert_int_equal(remote_lease(&reader, "good", 0, &n), 0);
+    free(data);
+    remote_close(&reader);
+    end();
+}
+
 static void test_corrupt(void **unused)
 {
     struct wire_lease good, bad, n;
@@ -594,6 +621,7 @@ int main(void)
         cmocka_unit_test(test_restart),
         cmocka_unit_test(test_reports),
         cmocka_unit_test(test_corrupt),
+        cmocka_unit_test(test_corrupt_segments),
     };
     return cmocka_run_group_tests(tests, make_buffers, free_buffers);
 }
