@@ -330,13 +330,32 @@ void leases_incarnation(struct leases *ls, uint16_t member, uint64_t incarnation
     }
 }
 
+static void end_now(struct leases *ls, struct reader_lease *l)
+{
+    if (l->users == 0) {
+        to_release(ls, l);
+    } else {
+        lease_end(ls, l);
+    }
+}
+
 void leases_recall(struct leases *ls, uint16_t member, uint64_t id)
 {
     struct reader_lease *l = member < LEASE_MEMBERS_MAX ? by_id(ls, member, id) : NULL;
-    if (l && l->users == 0) {
-        to_release(ls, l);
-    } else if (l) {
-        lease_end(ls, l);
+    if (l) {
+        end_now(ls, l);
+    }
+}
+
+void leases_outdated(struct leases *ls, struct key_ref key, struct object_version version)
+{
+    struct pull_link *next;
+    for (struct pull_link *k = pull_table_first(&ls->by_key, key_hash(ls, key)); k; k = next) {
+        struct reader_lease *l = CONTAINER(k, struct reader_lease, by_key);
+        next = pull_table_next(k);
+        if (is_key(l, key) && version_compare(l->terms.version, version) <= 0) {
+            end_now(ls, l);
+        }
     }
 }
 

@@ -132,6 +132,8 @@ void lease_renewed(struct reader_lease *l, int64_t start, int64_t ttl_ns);
 void leases_lost(struct leases *ls, uint16_t member); /* rule 23: the connection is gone, all leases of it are */
 void leases_incarnation(struct leases *ls, uint16_t member, uint64_t incarnation); /* all of others are gone */
 void leases_recall(struct leases *ls, uint16_t member, uint64_t lease);            /* unknown ids are passed over */
+/* The key was removed or replaced: no lease on this version or an older one serves anything new. */
+void leases_outdated(struct leases *ls, struct key_ref key, struct object_version version);
 void leases_tick(struct leases *ls, int64_t mono);
 void leases_end_all(struct leases *ls, int64_t mono); /* every idle lease is to be released, used ones later */
 int64_t leases_timer(const struct leases *ls);        /* mono ns of the next tick; INT64_MAX */

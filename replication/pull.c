@@ -324,6 +324,9 @@ static void handle(struct puller *p, const struct pull_event *ev)
     case EV_PULL_RECALL:
         recall(p, ev);
         break;
+    case EV_PULL_OUTDATED:
+        leases_outdated(p->leases, *ev->key, ev->version);
+        break;
     case EV_PULL_WATCHED:
         fetch_watched(p, ev);
         break;

@@ -201,6 +201,7 @@ enum pull_event_kind {
     EV_PULL_SEALED,   /* id: of the SEAL; status; BERTH_KEPT: the pool had it. The token is used up in any case */
     EV_PULL_HASHED,   /* id: of the HASH; status, sums, n */
     EV_PULL_RECALL,   /* member, leases, n */
+    EV_PULL_OUTDATED, /* key, version: removed or replaced up to there: leases on it serve no further pull */
     EV_PULL_WATCHED,  /* id: of the WATCH; n: answers to it that are still to come; status: 0 it has been sealed
                         somewhere, BERTH_EABORTED or BERTH_EDIED: its writer there has given it up, or has ended; any
                         other: nothing is known */
@@ -226,7 +227,9 @@ struct pull_event {
     const struct pull_request *request;
     const struct pull_answer *answers;
     const struct pull_grant *grants;
-    const uint64_t *leases; /* RECALL */
+    const uint64_t *leases;        /* RECALL */
+    const struct key_ref *key;     /* OUTDATED .. */
+    struct object_version version; /* .. likewise */
     uint32_t n;
     int64_t ttl_ns;      /* RENEWED */
     uint64_t generation; /* STATED */

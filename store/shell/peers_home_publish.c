@@ -30,6 +30,8 @@ void home_part_command(struct peers *p, const struct node_command *c)
     int64_t now = peers_mono(p);
     for (uint32_t i = 0; h && i < c->n_published; i++) {
         struct publication_entry e = entry_of(&c->published[i]);
+        if (e.kind == PUBLICATION_TOMBSTONE)
+            pull_part_outdated(p, &c->published[i].key, e.version.counter, e.version.region);
         int64_t number = publish_tell(h->publish, &e, now);
         if (number < 0)
             log_event(LOG_ERROR, "a change of a key of %u bytes can't be published: error %lld",
@@ -176,6 +178,7 @@ static void drop_copy(struct home_part *h, const struct publication_entry *e)
                             .region = e->version.region};
     memcpy(key, e->key.data, e->key.size);
     if (e->kind == PUBLICATION_OBJECT) {
+        pull_part_outdated(h->peers, &ev.key, ev.counter, ev.region);
         home_waits_judged(h, e, false);
         dispatch(h->peers->server, &ev);
     }
@@ -337,6 +340,8 @@ static void drop_removed(struct home_part *h, const struct publication *b)
         struct key_ref key = {.data = e->key.data, .size = e->key.size, .ns = (uint32_t)e->key.space};
         uint8_t buf[KEY_MAX];
         struct node_publication o;
+        if (e->kind == PUBLICATION_TOMBSTONE)
+            pull_part_outdated(h->peers, &key, e->version.counter, e->version.region);
         uint32_t slot = e->kind == PUBLICATION_TOMBSTONE ? node_find(s->node, key) : SLOT_NONE;
         if (slot == SLOT_NONE ||
             !node_object(s->node,

@@ -273,6 +273,30 @@ int64_t pull_part_timer(const struct peers *p)
     return TAILQ_EMPTY(&q->told) && TAILQ_EMPTY(&q->hashes) && !q->jobs_due ? pull_timer(q->puller) : 0;
 }
 
+struct outdated {
+    struct told told;
+    struct key_ref key;
+    uint8_t name[];
+};
+
+static void drop_outdated(struct told *t)
+{
+    free(CONTAINER(t, struct outdated, told));
+}
+
+void pull_part_outdated(struct peers *p, const struct key_ref *key, uint64_t counter, uint64_t region)
+{
+    if (!p->pull)
+        return;
+    struct outdated *o = pull_memory(sizeof *o + key->size);
+    memcpy(o->name, key->data, key->size);
+    o->key = (struct key_ref){.data = o->name, .size = key->size, .ns = key->ns};
+    o->told.ev = (struct pull_event){
+        .kind = EV_PULL_OUTDATED, .key = &o->key, .version = {.counter = counter, .region = region}};
+    o->told.drop = drop_outdated;
+    pull_tell(p->pull, &o->told);
+}
+
 void pull_part_begin(struct peers *p)
 {
     if (!p->pull->jobs_due)

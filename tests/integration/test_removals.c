@@ -370,6 +370,31 @@ static void test_two_puts(void **unused)
     berthds_end();
 }
 
+/* A home has heard of the removal: its good lease on what was removed serves no further pull. */
+static void test_leases_end(void **unused)
+{
+    uint8_t into[BYTES];
+    const struct berth_put_opts published = {
+        .size = sizeof published, .flags = BERTH_PUBLISHED, .deadline = berth_deadline(SECONDS(20))};
+    (void)unused;
+    berthds_start(2, 2, "1h", "60s");
+    put(0, "gone");
+    put(0, "again");
+    berthds_quiet();
+    assert_int_equal(berth_get_into(berthds.b[1], key_of("gone"), into, BYTES, BERTH_PEERS, berth_deadline(SECONDS(5))),
+                     BYTES);
+    assert_int_equal(get(1, "again", BERTH_PEERS), 0);
+    assert_int_equal(berth_remove(berthds.b[0], key_of("gone"), NULL), 0);
+    assert_int_equal(berth_remove(berthds.b[0], key_of("again"), NULL), 0);
+    comes_to(0, "slots.tombstones_unknown", 0);
+    assert_int_equal(berth_get_into(berthds.b[1], key_of("gone"), into, BYTES, BERTH_PEERS, berth_deadline(SECONDS(5))),
+                     -ENOENT);
+    payload_fill(payload, sizeof payload, "again");
+    assert_int_equal(berth_put(berthds.b[0], key_of("again"), payload, sizeof payload, &published), 0);
+    assert_int_equal(get(1, "again", BERTH_PEERS), 0);
+    berthds_end();
+}
+
 /* ---- away for long ---- */
 
 /* A key whose homes are n0 and n2. */
@@ -449,7 +474,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_remover_is_killed), cmocka_unit_test(test_homes_restart),
         cmocka_unit_test(test_copies_go),         cmocka_unit_test(test_put_after_removal),
         cmocka_unit_test(test_hold_on_a_copy),    cmocka_unit_test(test_two_puts),
-        cmocka_unit_test(test_away_for_long),     cmocka_unit_test(test_asleep_for_long),
+        cmocka_unit_test(test_leases_end),        cmocka_unit_test(test_away_for_long),
+        cmocka_unit_test(test_asleep_for_long),
     };
     if (argc > 1) {
         cmocka_set_test_filter(argv[1]);
