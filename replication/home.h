@@ -125,6 +125,8 @@ void home_ask(const struct home *h, const struct home_key *key, uint64_t revisio
 /* Of n keys in order: with `prefix` up to and including the first that is not FOUND. Returns how many were answered. */
 uint32_t home_ask_many(const struct home *h, const struct home_key *keys, uint32_t n, bool prefix, uint64_t revision,
                        int64_t now, struct home_answer *answers);
+/* Members but this one that are there, and of these the ones that have begun to publish to this home. */
+uint32_t home_present(const struct home *h, uint16_t self, uint32_t *publishing);
 /* Members whose mark is missing, or with `everyone` all of the list. At most max are written, all are counted. */
 uint32_t home_missing(const struct home *h, bool everyone, uint16_t *out, uint32_t max);
 

@@ -82,6 +82,20 @@ uint32_t home_missing(const struct home *h, bool everyone, uint16_t *out, uint32
     return n;
 }
 
+uint32_t home_present(const struct home *h, uint16_t self, uint32_t *publishing)
+{
+    uint32_t n = 0;
+    *publishing = 0;
+    for (uint32_t i = 0; i < h->n_members; i++) {
+        const struct seat *s = &h->seats[h->seat_of[i]];
+        if (i != self && s->up) {
+            n++;
+            *publishing += s->stream != 0;
+        }
+    }
+    return n;
+}
+
 void home_tick(struct home *h, int64_t now)
 {
     table_sweep(h, SWEEP_TICK, now);

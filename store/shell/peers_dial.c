@@ -133,7 +133,7 @@ static void refused(struct peers *p, const struct link *l, int32_t status, int64
         return;
     snprintf(p->refused, sizeof p->refused, "%s", l->why);
     p->refused_at = now;
-    log_event(LOG_WARNING, "a connection to the peers' port was not let in: %s", l->why);
+    log_often(LOG_WARNING, "a connection to the peers' port was not let in: %s", l->why);
 }
 
 static void member_down(struct peers *p, struct member *m, struct link *l, int32_t status, int64_t now)

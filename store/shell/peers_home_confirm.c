@@ -4,12 +4,19 @@
  * its host slept. There it is about keys all of whose homes were out of sight: a home that was there has told of every
  * removal, since who removes remembers it until all homes of the key have it. What a home that returned still lists of
  * this run of the node is confirmed by that: a removal would have taken it off. What was sealed after the last of a
- * key's homes had gone is not asked for. Until it is over those who returned are told of nothing.
+ * key's homes had gone is not asked for. Until it is over those who returned are told of nothing. A home that begins anew
+ * has confirmed no removal while it was gone, nor can it confirm anything now: it is published to.
  *
  * It begins held: nothing is listed to homes, and no lease is given. Each object that it had is asked for at a home of
  * its key, and is kept or dropped by the answer (publish_confirm). Where a home can't say yet, because other members
  * have not told it all they have, it is asked again; 60 s after the first other member was there, what is not confirmed
  * is dropped. Alone, a node stays held: nobody asks it anything. Then the publication is released.
+ *
+ * Where all members are there and all of them are held, the whole fleet was stopped: nobody ran on who could remember, or
+ * have forgotten. No home would ever answer, and all would drop all they have. They are told by their silence, since a
+ * node that is not held begins to publish at once, and all are released: none before SILENT_NS, so that each has seen it
+ * for AGREE_NS before the first that speaks. What one of them removed before the stop it still has as a removal, or had
+ * for all T.
  *
  * A round goes member by member, each time over all objects: those whose first home that can be reached is this member
  * are asked for, 256 in a message, one message at a time. A turn looks at CONFIRM_LOOKS objects. Memory: 160 KiB while
@@ -26,14 +33,18 @@
 #define CONFIRM_LOOKS 4096u
 #define CONFIRM_ROUND_NS INT64_C(200000000) /* between two rounds */
 #define CONFIRM_LAST_NS INT64_C(60000000000)
+#define AGREE_NS INT64_C(1000000000)
+#define SILENT_NS INT64_C(6000000000)
 
 struct confirm {
     struct home_part *part;
-    bool running;    /* homes have returned to a node that ran on; else the node has begun */
-    uint64_t newest; /* counter: own versions above it were sealed in this run; not if `running` */
-    uint16_t member; /* who is asked */
-    uint64_t cursor; /* node_objects_next's */
-    bool all;        /* its objects were all asked for; it is over when the answer is there */
+    bool running;      /* homes have returned to a node that ran on; else the node has begun */
+    uint64_t newest;   /* counter: own versions above it were sealed in this run; not if `running` */
+    uint16_t member;   /* who is asked */
+    uint64_t cursor;   /* node_objects_next's */
+    bool all;          /* its objects were all asked for; it is over when the answer is there */
+    int64_t silent_at; /* CLOCK_MONOTONIC ns: all are there and silent since; 0: not so */
+    bool agreed;       /* so for AGREE_NS: it stays so */
     bool asking;
     bool over;        /* who had returned has gone again: it goes when its question has ended */
     uint32_t open;    /* objects of this round that are not decided */
@@ -96,8 +107,9 @@ static bool out_of_sight(const struct home_part *h, uint16_t member)
 bool home_confirm_returned(struct home_part *h, uint16_t member, struct home_life life)
 {
     struct home_target *t = &h->targets[member];
-    if (h->confirm && !h->confirm->running)
-        t->touched = peers_now(h->peers).boot; /* everything is being asked for */
+    if (!life_equal(t->life, life) || (h->confirm && !h->confirm->running)) /* or everything is being asked for */
+        t->touched = peers_now(h->peers).boot;
+    t->life = life;
     if (!out_of_sight(h, member))
         return false;
     if (!h->confirm && !begin(h))
@@ -114,7 +126,6 @@ bool home_confirm_returned(struct home_part *h, uint16_t member, struct home_lif
     h->confirm->open = 0;
     h->confirm->all = false;
     t->returned = true;
-    t->life = life;
     return true;
 }
 
@@ -325,12 +336,34 @@ static void release(struct home_part *h, int64_t now)
     h->peers->again = true;
 }
 
+/* True: the whole fleet was stopped, and every member knows. */
+static bool all_held(struct confirm *c, int64_t now)
+{
+    uint32_t publishing, others = c->part->peers->n_members - 1;
+    bool silent = home_present(c->part->home, c->part->peers->self, &publishing) == others && publishing == 0;
+    if (c->running || others == 0 || (!silent && !c->agreed)) {
+        c->silent_at = 0;
+        return false;
+    }
+    c->silent_at = c->silent_at ? c->silent_at : now;
+    c->agreed = c->agreed || now - c->silent_at >= AGREE_NS;
+    return c->agreed && now - c->silent_at >= SILENT_NS;
+}
+
+/* One that has nothing to confirm waits too: it would break the silence of the others. */
+static bool somebody_ran_on(const struct confirm *c)
+{
+    uint32_t publishing;
+    home_present(c->part->home, c->part->peers->self, &publishing);
+    return c->running || publishing > 0 || time_is_up(c);
+}
+
 static void next_member(struct confirm *c, int64_t now)
 {
     c->cursor = 0;
     if (++c->member < c->part->peers->n_members)
         return;
-    if (c->open == 0) {
+    if (c->open == 0 && somebody_ran_on(c)) {
         release(c->part, now);
         return;
     }
@@ -354,6 +387,11 @@ void home_confirm_turn(struct home_part *h, int64_t now)
     }
     if (c->last_at == INT64_MAX) {
         c->round_at = now + CONFIRM_ROUND_NS;
+        return;
+    }
+    if (all_held(c, now)) {
+        log_event(LOG_INFO, "all members were stopped for so long: what they have is offered again");
+        release(h, now);
         return;
     }
     h->peers->again = true;

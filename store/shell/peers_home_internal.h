@@ -50,7 +50,7 @@ struct home_target {
     struct home_part *part; /* whose answer link_ask waits for */
     uint16_t member;
     bool returned;         /* after a long absence: told of nothing before it has confirmed what this node has */
-    struct home_life life; /* of one that returned */
+    struct home_life life; /* of the last that was here */
     int64_t touched;       /* CLOCK_BOOTTIME ns: it was there then; at most T / HOME_TOUCH_SHARE too early; 0: never */
     uint64_t counter;      /* this node's greatest version when it went */
 };

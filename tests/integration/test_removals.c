@@ -446,6 +446,36 @@ static void test_away_for_long(void **unused)
     berthds_end();
 }
 
+static bool is_past(void *time)
+{
+    return berth_deadline(0) >= *(const int64_t *)time;
+}
+
+/* All are stopped for longer than removals are remembered: nobody could confirm anything, and nothing is lost; what was
+ * removed before stays so. */
+static void test_all_away_for_long(void **unused)
+{
+    (void)unused;
+    three_keys();
+    assert_int_equal(berth_remove(berthds.b[0], key_of(removed), NULL), 0);
+    becomes(1, removed, 0, -ENOENT);
+    for (unsigned i = 0; i < 3; i++) {
+        berthds_kill(i);
+    }
+    int64_t until = berth_deadline(SECONDS(2)); /* the time itself is what it is about */
+    assert_true(eventually(is_past, &until, BERTHDS_SOON_MS));
+    for (unsigned i = 0; i < 3; i++) {
+        berthds_again(i);
+    }
+    assert_true(daemon_says(&berthds.d[1], "all members were stopped", BERTHDS_SOON_MS));
+    berthds_quiet();
+    assert_int_equal(get(1, kept, 0), 0);
+    assert_int_equal(get(1, own, 0), 0);
+    assert_int_equal(get(2, own, BERTH_PEERS), 0);
+    assert_int_equal(get(2, removed, BERTH_PEERS), -ENOENT);
+    berthds_end();
+}
+
 /* As above, but the node does not end: its host sleeps, as far as the others can see. */
 static void test_asleep_for_long(void **unused)
 {
@@ -475,7 +505,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_copies_go),         cmocka_unit_test(test_put_after_removal),
         cmocka_unit_test(test_hold_on_a_copy),    cmocka_unit_test(test_two_puts),
         cmocka_unit_test(test_leases_end),        cmocka_unit_test(test_away_for_long),
-        cmocka_unit_test(test_asleep_for_long),
+        cmocka_unit_test(test_asleep_for_long),   cmocka_unit_test(test_all_away_for_long),
     };
     if (argc > 1) {
         cmocka_set_test_filter(argv[1]);

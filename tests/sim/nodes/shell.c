@@ -90,16 +90,29 @@ void question_drop(struct question *q)
     (void)q;
 }
 
-void log_event(enum log_level level, const char *format, ...)
+static __attribute__((format(printf, 2, 0))) void log_line(enum log_level level, const char *format, va_list ap)
 {
     char line[160];
-    va_list ap;
     if (!world->o.notes)
         return;
-    va_start(ap, format);
     vsnprintf(line, sizeof line, format, ap);
-    va_end(ap);
     note("log %d: %s", (int)level, line);
+}
+
+void log_event(enum log_level level, const char *format, ...)
+{
+    va_list ap;
+    va_start(ap, format);
+    log_line(level, format, ap);
+    va_end(ap);
+}
+
+void log_often(enum log_level level, const char *format, ...)
+{
+    va_list ap;
+    va_start(ap, format);
+    log_line(level, format, ap);
+    va_end(ap);
 }
 
 size_t escape_bytes(char *out, size_t size, const void *data, size_t n)
