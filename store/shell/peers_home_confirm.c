@@ -4,19 +4,19 @@
  * its host slept. There it is about keys all of whose homes were out of sight: a home that was there has told of every
  * removal, since who removes remembers it until all homes of the key have it. What a home that returned still lists of
  * this run of the node is confirmed by that: a removal would have taken it off. What was sealed after the last of a
- * key's homes had gone is not asked for. Until it is over those who returned are told of nothing. A home that begins anew
- * has confirmed no removal while it was gone, nor can it confirm anything now: it is published to.
+ * key's homes had gone is not asked for. Until it is over those who returned are told of nothing. A home that begins
+ * anew has confirmed no removal while it was gone, nor can it confirm anything now: it is published to.
  *
  * It begins held: nothing is listed to homes, and no lease is given. Each object that it had is asked for at a home of
  * its key, and is kept or dropped by the answer (publish_confirm). Where a home can't say yet, because other members
- * have not told it all they have, it is asked again; 60 s after the first other member was there, what is not confirmed
- * is dropped. Alone, a node stays held: nobody asks it anything. Then the publication is released.
+ * have not told it all they have, it is asked again; 60 s after the first other member was there, what is not
+ * confirmed is dropped. Alone, a node stays held: nobody asks it anything. Then the publication is released.
  *
- * Where all members are there and all of them are held, the whole fleet was stopped: nobody ran on who could remember, or
- * have forgotten. No home would ever answer, and all would drop all they have. They are told by their silence, since a
- * node that is not held begins to publish at once, and all are released: none before SILENT_NS, so that each has seen it
- * for AGREE_NS before the first that speaks. What one of them removed before the stop it still has as a removal, or had
- * for all T.
+ * Where all members are there and all of them are held, the whole fleet was stopped: nobody ran on who could remember,
+ * or have forgotten. No home would ever answer, and all would drop all they have. They are told by their silence,
+ * since a node that is not held begins to publish at once, and all are released: none before SILENT_NS, so that each
+ * has seen it for AGREE_NS before the first that speaks. What one of them removed before the stop it still has as a
+ * removal, or had for all T.
  *
  * A round goes member by member, each time over all objects: those whose first home that can be reached is this member
  * are asked for, 256 in a message, one message at a time. A turn looks at CONFIRM_LOOKS objects. Memory: 160 KiB while

@@ -266,7 +266,8 @@ void pull_part_metrics(const struct peers *p, FILE *f);
 int pull_part_open(struct peers *p, char *why, size_t why_size);
 void pull_part_close(struct peers *p);
 int64_t pull_part_timer(const struct peers *p);
-/* The key was removed or replaced, all versions up to this one: what is pulled from now on is asked for. Any context. */
+/* The key was removed or replaced, all versions up to this one: what is pulled from now on is asked for. Any context.
+ */
 void pull_part_outdated(struct peers *p, const struct key_ref *key, uint64_t counter, uint64_t region);
 void pull_part_begin(struct peers *p); /* what clients ask for goes out before what has come is received */
 void pull_part_turn(struct peers *p, int64_t now);

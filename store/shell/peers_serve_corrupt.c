@@ -122,13 +122,13 @@ static void judge(struct serve_part *s, const struct suspect *x, int64_t now)
 static bool hash_piece(struct serve_part *s, const struct slot_header *h)
 {
     const uint8_t *data = (const uint8_t *)s->peers->server->region.pool.base + (uint64_t)h->page * PAGE_BYTES;
-    uint64_t segment = slot_segment(h) ? UINT64_C(1) << slot_segment(h) : h->size;
-    uint64_t left = h->size - s->hashed, inside = segment ? segment - s->hashed % segment : 0;
+    uint64_t mask = slot_segment(h) ? (UINT64_C(1) << slot_segment(h)) - 1 : UINT64_MAX;
+    uint64_t left = h->size - s->hashed, rest = mask - (s->hashed & mask); /* of the segment, but for one byte */
     uint64_t n = left < SUSPECT_PIECE ? left : SUSPECT_PIECE;
-    n = n < inside ? n : inside;
+    n = n <= rest ? n : rest + 1;
     checksum_add(s->hash, data + s->hashed, n);
     s->hashed += n;
-    if (slot_segment(h) && (s->hashed % segment == 0 || n == left)) {
+    if (slot_segment(h) && ((s->hashed & mask) == 0 || n == left)) {
         uint64_t sum = checksum_sum(s->hash);
         checksum_add(s->list, &sum, sizeof sum);
         checksum_begin(s->hash);

@@ -526,41 +526,15 @@ static void damage(const struct wire_lease *l)
     close(fd);
 }
 
-/* Of segments that were sealed the last is not whole. */
-static void test_corrupt_segments(void **unused)
+/* Of segments the last is not whole. */
+static void corrupt_of(uint32_t segment)
 {
-    struct wire_lease good, bad, n;
-    (void)unused;
-    start("5s", "50%");
-    const struct berth_put_opts opts = {.size = sizeof opts, .segment = 4096};
-    uint8_t *data = malloc(MIB + 100);
-    payload_fill(data, MIB + 100, "segments");
-    assert_int_equal(berth_put(b, key_of("good"), data, MIB + 100, &opts), 0);
-    assert_int_equal(berth_put(b, key_of("bad"), data, MIB + 100, &opts), 0);
-    remote_open(&reader, address, "reader");
-    leases_ok(&reader, "good", &good);
-    leases_ok(&reader, "bad", &bad);
-    remote_corrupt(&reader, "good", &good); /* a lie */
-    assert_true(daemon_says(&d, "but its checksum is right", SOON_MS));
-    damage(&bad);
-    remote_corrupt(&reader, "bad", &bad);
-    assert_true(daemon_says(&d, "it is taken out of use", SOON_MS));
-    expect_number("remote.corrupt_found", 1);
-    assert_int_equal(remote_lease(&reader, "bad", 0, &n), -ENOENT);
-    assert_int_equal(remote_lease(&reader, "good", 0, &n), 0);
-    free(data);
-    remote_close(&reader);
-    end();
-}
-
-static void test_corrupt(void **unused)
-{
+    const struct berth_put_opts opts = {.size = sizeof opts, .segment = segment};
     struct wire_lease good, bad, n;
     struct berth_view v;
-    (void)unused;
     start("5s", "50%");
-    put("good", 3 * MIB);
-    put("bad", 3 * MIB);
+    assert_int_equal(berth_put(b, key_of("good"), payload, 3 * MIB + 100, &opts), 0);
+    assert_int_equal(berth_put(b, key_of("bad"), payload, 3 * MIB + 100, &opts), 0);
     remote_open(&reader, address, "reader");
     leases_ok(&reader, "good", &good);
     leases_ok(&reader, "bad", &bad);
@@ -587,41 +561,39 @@ static void test_corrupt(void **unused)
     end();
 }
 
+static void test_corrupt(void **unused)
+{
+    (void)unused;
+    corrupt_of(0);
+    corrupt_of(4096);
+}
+
 /* ---- main ---- */
 
 static int make_buffers(void **unused)
 {
+    static uint8_t buffers[2][13 * MIB];
     (void)unused;
-    payload = malloc(13 * MIB);
-    got = malloc(13 * MIB);
-    return payload && got ? 0 : -1;
-}
-
-static int free_buffers(void **unused)
-{
-    (void)unused;
-    free(payload), free(got);
+    payload = buffers[0];
+    got = buffers[1];
     return 0;
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_lease_read_release),
-        cmocka_unit_test(test_reads_outside),
-        cmocka_unit_test(test_removed_while_leased),
-        cmocka_unit_test(test_killed_reader),
-        cmocka_unit_test(test_released_and_reset),
-        cmocka_unit_test(test_renew),
-        cmocka_unit_test(test_recall),
-        cmocka_unit_test(test_quota),
-        cmocka_unit_test(test_hundreds),
-        cmocka_unit_test(test_prefix),
-        cmocka_unit_test(test_hostile),
-        cmocka_unit_test(test_restart),
-        cmocka_unit_test(test_reports),
-        cmocka_unit_test(test_corrupt),
-        cmocka_unit_test(test_corrupt_segments),
-    };
-    return cmocka_run_group_tests(tests, make_buffers, free_buffers);
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_lease_read_release),
+                                       cmocka_unit_test(test_reads_outside),
+                                       cmocka_unit_test(test_removed_while_leased),
+                                       cmocka_unit_test(test_killed_reader),
+                                       cmocka_unit_test(test_released_and_reset),
+                                       cmocka_unit_test(test_renew),
+                                       cmocka_unit_test(test_recall),
+                                       cmocka_unit_test(test_quota),
+                                       cmocka_unit_test(test_hundreds),
+                                       cmocka_unit_test(test_prefix),
+                                       cmocka_unit_test(test_hostile),
+                                       cmocka_unit_test(test_restart),
+                                       cmocka_unit_test(test_reports),
+                                       cmocka_unit_test(test_corrupt)};
+    return cmocka_run_group_tests(tests, make_buffers, NULL);
 }
