@@ -316,8 +316,8 @@ static void set_driving(struct berth *b, bool driving)
     pthread_mutex_unlock(&b->lock);
 }
 
-/* An embedded node whose thread sleeps: who waits does its work. Now and then a look whether the node has hung up, which
- * nothing else would show here. */
+/* An embedded node whose thread sleeps: who waits does its work. Now and then a look whether the node has hung up,
+ * which nothing else would show here. */
 static bool drive(struct berth *b, bool (*ready)(void *arg), void *arg, int64_t until)
 {
     struct calls *e = &b->calls;
