@@ -544,9 +544,9 @@ void fetch_accept(struct puller *p, struct fetch *f)
         fetch_stale(p, f); /* a newer one was returned meanwhile */
         return;
     }
-    f->served = f->total > 0 || f->asked == &f->whole; /* who looks whether it is there does not use it */
-    p->counter[PULL_TRANSFERS]++;
-    p->members[f->record.member].sums.transfers++;
+    f->served = !fetch_only_looks(f);
+    p->counter[PULL_TRANSFERS] += f->served;
+    p->members[f->record.member].sums.transfers += f->served;
     if (f->destination == PULL_BUFFER) {
         drop_lease(p, f);
         fetch_finish(p, f, 0);

@@ -49,7 +49,8 @@ static struct call *build(struct berth *b, uint32_t bytes, uint32_t count, const
     if (c) {
         struct msg_pull *m = (struct msg_pull *)c->message;
         m->flags = (uint16_t)((flags & BERTH_VERIFY ? MSG_PULL_VERIFY : 0) | (flags & BERTH_WAIT ? MSG_PULL_WAIT : 0) |
-                              (flags & BERTH_FRESH ? MSG_PULL_FRESH : 0));
+                              (flags & BERTH_FRESH ? MSG_PULL_FRESH : 0) |
+                              (flags & PULL_WANT_RECORD ? MSG_PULL_RECORD : 0));
         m->lineage = b->lineage;
         m->count = count;
         m->kind = MSG_PULL_BUFFER;
@@ -356,9 +357,10 @@ int remote_check_op(struct berth *b, const struct berth_op *op)
 
 struct call *remote_build_read(struct berth *b, const struct berth_op *op)
 {
+    unsigned flags = op->flags | (op->record ? PULL_WANT_RECORD : 0);
     return op->opcode == BERTH_OP_GET_RANGE
-               ? build_ranges(b, &op->key, op->ranges, (uint32_t)op->n, op->flags, op->deadline)
-               : build_into(b, &op->key, op->data, op->size, op->flags, op->deadline);
+               ? build_ranges(b, &op->key, op->ranges, (uint32_t)op->n, flags, op->deadline)
+               : build_into(b, &op->key, op->data, op->size, flags, op->deadline);
 }
 
 long remote_result(const struct berth_op *op, const struct msg_pulled *p)

@@ -317,6 +317,19 @@ static long reap_one(struct berth_queue *q, struct berth_op *op)
     return op->result;
 }
 
+/* Straight to its place: nothing is copied out of a pool. */
+static void came_from(const struct berth_record *r, unsigned node, uint64_t least)
+{
+    assert_string_equal(r->source, afar_names[node]);
+    assert_string_equal(r->transport, "tcp");
+    assert_true(r->bytes >= least);
+    assert_int_equal(r->copied, r->bytes);
+    assert_int_equal(r->copied_out, 0);
+    assert_int_equal(r->member, node);
+    assert_true(r->lease != 0);
+    assert_true(r->phase_ns[BERTH_PHASE_TRANSFER] > 0 && r->phase_ns[BERTH_PHASE_TOTAL] > 0);
+}
+
 static void test_queue_operations(void **unused)
 {
     struct berth_queue *q;
@@ -334,9 +347,23 @@ static void test_queue_operations(void **unused)
     uint8_t whole[10000];
     payload_fill(whole, sizeof whole, "o");
     struct berth_op op = {.opcode = BERTH_OP_GET_RANGE, .key = key_of("o"), .ranges = r, .n = 2, .deadline = until};
+    struct berth_record record;
+    memset(&record, 0xee, sizeof record);
+    op.record = &record;
     assert_int_equal(reap_one(q, &op), 17);
+    came_from(&record, 1, 17);
     assert_memory_equal(afar_got + 100, whole + 5, 7);
     assert_memory_equal(afar_got, whole + 9990, 10);
+    op = (struct berth_op){.opcode = BERTH_OP_GET_INTO,
+                           .key = key_of("o"),
+                           .data = afar_got,
+                           .size = sizeof afar_got,
+                           .deadline = until,
+                           .flags = BERTH_VERIFY,
+                           .record = &record};
+    assert_int_equal(reap_one(q, &op), 10000);
+    came_from(&record, 1, 10000);
+    assert_int_equal(record.flags, BERTH_RECORD_VERIFIED);
     op = (struct berth_op){.opcode = BERTH_OP_STAT, .key = key_of("o"), .stat = &st};
     assert_int_equal(reap_one(q, &op), 0);
     assert_int_equal(st.size, 10000);
