@@ -350,9 +350,10 @@ BERTH_API long berth_prefix(struct berth *b, const struct berth_key *keys, size_
                             unsigned flags, int64_t deadline);
 
 /* Which of n keys are ready to be read: present[i] 1 or 0. Pins nothing, touches nothing. flags: 0 or BERTH_LOCAL.
- * Peers are asked by berth_stat_peers. Returns how many are. Errors: -EINVAL, BERTH_EFORKED. On a handle of tcp: the
- * owners are asked, within the handle's time-out; also BERTH_EUNSURE, BERTH_ENODE, -ETIMEDOUT: then present[] says
- * nothing. */
+ * Peers are asked by berth_stat_peers, one key at a time. Returns how many are. On a handle of tcp: the owners are
+ * asked, within the handle's time-out. There present[i] is 2 where it could not be learned, and the call returns the
+ * first reason: the others' answers stand. Errors: -EINVAL, BERTH_EFORKED, on a handle of tcp: BERTH_EUNSURE,
+ * BERTH_ENOTNOW, BERTH_ENODE, -ETIMEDOUT, -ENOMEM. */
 BERTH_API long berth_exists(struct berth *b, const struct berth_key *keys, size_t n, uint8_t *present, unsigned flags);
 
 /* Releases n views; those whose data is NULL are passed over, so a whole batch can be given. data becomes NULL. Any
