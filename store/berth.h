@@ -243,9 +243,12 @@ BERTH_API int berth_put(struct berth *b, struct berth_key key, const void *data,
  * where the key exists in a namespace that is not replaceable: then there is no draft, d->data is NULL, and seal and
  * abort pass d over, so that a group can be sealed as it was created. Two creators of one key do not disturb each
  * other; the first to seal wins. d->status is BERTH_WRITING where another draft of the key is open, of this client or
- * another; opts->flags BERTH_JOIN waits for that one instead. d is the caller's storage. Errors as berth_put;
- * -ETIMEDOUT also while the other writes; -EAGAIN (too many wait); with BERTH_PUBLISHED BERTH_EUNPUBLISHED: it was
- * kept, and the homes have not said that they hold it. */
+ * another; opts->flags BERTH_JOIN waits for that one instead. d is the caller's storage. Errors: -EINVAL (an argument,
+ * or the key's namespace id is none of this node), -E2BIG (larger than any object can be; the sentence says the limit),
+ * BERTH_EFULL (figures: asked, free, largest, pinned), BERTH_EQUOTA (figures: asked, quota, had), BERTH_EREADONLY,
+ * BERTH_ENODE, BERTH_EFORKED, -ENOMEM, -ETIMEDOUT (deadline; the other still writes), with BERTH_JOIN -EAGAIN (too many
+ * wait), with BERTH_PUBLISHED BERTH_EUNPUBLISHED (it was kept, and the homes have not said that they hold it) and
+ * BERTH_EVERSION (others go on putting and removing it). */
 BERTH_API int berth_create(struct berth *b, struct berth_key key, size_t size, const struct berth_put_opts *opts,
                            struct berth_draft *d);
 
@@ -264,18 +267,19 @@ BERTH_API int berth_seal(struct berth *b, struct berth_draft *d, size_t n);
  * when the node answers again). */
 BERTH_API int berth_abort(struct berth *b, struct berth_draft *d, size_t n);
 
-/* Pins an object and shows it in place. No system call unless the lookup table is incomplete for this key, but for the
- * look at the node's socket that is due ten times a second at most. flags: BERTH_VERIFY, BERTH_NO_TOUCH, BERTH_LOCAL,
- * BERTH_WAIT, BERTH_PEERS (what is not here is pulled from other nodes), BERTH_FRESH (their newest version). deadline
- * bounds the rare question to the node; BERTH_FOREVER: the handle's time-out. With BERTH_WAIT it bounds the wait, over
- * restarts of the node too; with BERTH_PEERS the whole call, BERTH_NOW asks nobody. Errors: -ENOENT,
- * BERTH_ELINEAGE, BERTH_EPINS, BERTH_EQUOTA, BERTH_ECORRUPT (with VERIFY, or from a peer), BERTH_EFORKED, -EINVAL; with
- * BERTH_WAIT also -ETIMEDOUT, BERTH_EABORTED, BERTH_EDIED, BERTH_ENODE, and -EAGAIN (the node has as many waits as it
- * takes: wait for fewer keys); with BERTH_PEERS also -ETIMEDOUT, BERTH_EUNSURE (the sentence has the member that could
- * not be asked, where it is known), BERTH_ENOTNOW, BERTH_ENODE, BERTH_EREADONLY (another user's node may not be
- * filled), BERTH_EFULL, BERTH_EINDEXFULL, BERTH_EHASH (no room for the copy here: as berth_put has them), -ENOMEM.
- * Room is waited for until the deadline: -ETIMEDOUT with the figures of BERTH_EFULL; with BERTH_FOREVER for a second
- * only, since what keeps it may be what the caller itself has pinned. An owner lends one node `lease-quota` bytes at a
+/* Pins an object and shows it in place. No system call unless the lookup table is incomplete for this key, but for
+ * the look at the node's socket that is due ten times a second at most. flags: BERTH_VERIFY, BERTH_NO_TOUCH,
+ * BERTH_LOCAL, BERTH_WAIT, BERTH_PEERS (what is not here is pulled from other nodes), BERTH_FRESH (their newest
+ * version). deadline bounds the rare question to the node; BERTH_FOREVER: the handle's time-out. With BERTH_WAIT it
+ * bounds the wait, over restarts of the node too; with BERTH_PEERS the whole call, BERTH_NOW asks nobody. Errors:
+ * -ENOENT, BERTH_ELINEAGE, BERTH_EPINS, BERTH_EQUOTA, BERTH_ECORRUPT (with VERIFY, or from a peer), BERTH_EFORKED,
+ * -EINVAL (an argument; with BERTH_PEERS the key's namespace id is none of this node, too: take it from
+ * berth_namespace); with BERTH_WAIT also -ETIMEDOUT, BERTH_EABORTED, BERTH_EDIED, BERTH_ENODE, and -EAGAIN (the node
+ * has as many waits as it takes: wait for fewer keys); with BERTH_PEERS also -ETIMEDOUT, BERTH_EUNSURE (the sentence
+ * has the member that could not be asked, where it is known), BERTH_ENOTNOW, BERTH_ENODE, BERTH_EREADONLY (another
+ * user's node may not be filled), and of the copy here BERTH_EFULL, BERTH_EINDEXFULL, BERTH_EHASH, -ENOMEM. Room is
+ * waited for until the deadline: -ETIMEDOUT with the figures of BERTH_EFULL; with BERTH_FOREVER for a second only,
+ * since what keeps it may be what the caller itself has pinned. An owner lends one node `lease-quota` bytes at a
  * time: what is above it is waited for. */
 BERTH_API int berth_get(struct berth *b, struct berth_key key, struct berth_view *view, unsigned flags,
                         int64_t deadline);
@@ -289,9 +293,10 @@ BERTH_API long berth_get_many(struct berth *b, const struct berth_key *keys, siz
                               unsigned flags, int64_t deadline);
 
 /* Copies an object into the caller's memory and releases it. buffer holds size bytes; an object that is larger is
- * -ENOSPC with its size in the error's first figure, nothing is copied. Returns the object's size. flags as berth_get.
- * Errors as berth_get. Where bytes come straight from a peer (tcp:, or an embedded node with BERTH_PEERS) an error may
- * leave some of them in buffer; when the call returns nothing is written there any more. */
+ * -ENOSPC with its size in the error's first figure, nothing is copied. Returns the object's size. flags as
+ * berth_get. Errors as berth_get; -ENOSPC (buffer is too small). Where bytes come straight from a peer (tcp:, or an
+ * embedded node with BERTH_PEERS) an error may leave some of them in buffer; when the call returns nothing is written
+ * there any more. */
 BERTH_API long berth_get_into(struct berth *b, struct berth_key key, void *buffer, size_t size, unsigned flags,
                               int64_t deadline);
 
@@ -331,7 +336,7 @@ BERTH_API long berth_get_range(struct berth *b, struct berth_key key, const stru
 BERTH_API int berth_buffer_register(struct berth *b, int fd, uint64_t offset, void *data, size_t size, uint32_t *id);
 
 /* Makes size bytes of such memory, zeroed, mapped at *data, and registers them under *id. unregister unmaps them.
- * Errors as berth_buffer_register. */
+ * Errors: -EINVAL, BERTH_EQUOTA, BERTH_EREADONLY, -EMFILE, -ENOMEM, BERTH_ENODE, BERTH_EFORKED. */
 BERTH_API int berth_buffer_alloc(struct berth *b, size_t size, void **data, uint32_t *id);
 
 /* Ends the registration id. Errors: -ENOENT (no such buffer), -EBUSY (a pull writes into it: nothing has changed),

@@ -175,7 +175,7 @@ int client_fail_reply(const struct berth *b, const struct call_result *r)
     } else if (r->status == -EINVAL && r->reply.head.op == MSG_SEAL) {
         return berth_fail(-EINVAL, "two drafts of the group have the same key, or are the same draft");
     } else if (r->status == -EINVAL && (r->reply.head.op == MSG_PUT || r->reply.head.op == MSG_CREATE)) {
-        return berth_fail(-EINVAL, "the node has no namespace with the key's id: take the id from berth_namespace");
+        return berth_fail(-EINVAL, NO_NAMESPACE);
     } else if (r->status == BERTH_EREADONLY) {
         return client_fail_readonly(b);
     } else {

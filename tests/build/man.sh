@@ -74,6 +74,23 @@ for kind, name, body in re.findall(r"\b(struct|enum) (berth_\w+)\s*\{(.*?)\}", s
 if count < 170:
     bad += 1
     print(f"only {count} values and fields were found")
+# A page lists what its call can return: nothing that only a call which its text mentions has, and all that it borrows.
+def errors(name):
+    return set(re.findall(r"^\.B (?:\\-)?(\w+)$", pages[name].split(".SH ERRORS")[1].split(".SH ")[0], re.M))
+
+only_writers = {"E2BIG", "BERTH_EUNPUBLISHED", "BERTH_EVERSION"}
+readers = ("berth_get", "berth_get_many", "berth_get_into", "berth_get_range", "berth_prefix")
+for name in readers:
+    if errors(name) & only_writers:
+        bad += 1
+        print(f"{name} lists {errors(name) & only_writers}")
+for name, more in (("berth_get_into", {"ENOSPC"}), ("berth_get_range", {"ERANGE", "EOPNOTSUPP"}), ("berth_get_many", {"BERTH_EGROUP"})):
+    if errors(name) != errors("berth_get") | more:
+        bad += 1
+        print(f"{name}: {errors(name) ^ (errors('berth_get') | more)} is on one side")
+if not only_writers <= errors("berth_put") or errors("berth_buffer_alloc") & {"EACCES", "EPERM", "EEXIST"}:
+    bad += 1
+    print("errors of berth_put or berth_buffer_alloc")
 if "berth_flags" not in pages["berth_get"] or "berth_get" not in pages["berth_flags"]:
     bad += 1
     print("berth_get and berth_flags do not name each other")
