@@ -374,7 +374,7 @@ static int start_embedded(struct berth *b, const char *settings)
 /* A connected socket to the node of this name. */
 static int reach(struct berth *b, const char *node)
 {
-    if (!node || !*node) {
+    if (!node) {
         return connect_default(b);
     }
     if (strncmp(node, "embedded:", 9) == 0) {
@@ -409,7 +409,13 @@ int berth_open(struct berth **out, const char *node, const struct berth_open_opt
                                             : berth_fail(rc, "no memory for the handle: %s", berth_error_text(rc));
         goto fail;
     }
-    node = node && *node ? node : getenv("BERTH_NODE");
+    bool given = node != NULL;
+    node = given ? node : getenv("BERTH_NODE");
+    if (node && !*node) {
+        rc = berth_fail(-EINVAL, "%s is empty: name a node (unix:, tcp:, embedded:), or leave it out for the default",
+                        given ? "the node's name" : "$BERTH_NODE");
+        goto fail;
+    }
     if (node && strncmp(node, "tcp://", 6) == 0) {
         rc = remote_attach(b, node);
         if (rc) {

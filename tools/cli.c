@@ -11,6 +11,7 @@
 #include "store/duration.h"
 #include "store/shell/log.h"
 #include "tools/abbreviated.h"
+#include "tools/start_code.h"
 
 struct cli cli = {.ns = "", .command = "berth"};
 
@@ -292,13 +293,23 @@ int cli_usage(const char *format, ...)
 
 /* ---- the node ---- */
 
+/* An embedded node that does not start is refused as berthd is. */
+static int fail_open(int error)
+{
+    const char *node = cli.node ? cli.node : getenv("BERTH_NODE");
+    bool starts = node && !strncmp(node, "embedded:", 9);
+    char sentence[256];
+    cli_last_sentence(error, sentence, sizeof sentence);
+    return starts ? cli_report(error, start_code(error), cli.node, sentence) : cli_fail(error, cli.node, sentence);
+}
+
 int cli_open(struct berth **b, uint32_t flags, uint32_t *ns)
 {
     struct berth_open_opts opts = {.size = sizeof opts, .name = "berth", .timeout_ns = cli.timeout_ns, .flags = flags};
     struct berth *handle;
     int rc = berth_open(&handle, cli.node, &opts);
     if (rc < 0)
-        return cli_fail_last(rc, cli.node);
+        return fail_open(rc);
     uint32_t id = 0;
     if (ns && *cli.ns) {
         rc = berth_namespace(handle, cli.ns, &id);

@@ -30,7 +30,7 @@ for i, text in enumerate(dict.fromkeys(examples.values())):
     print(f"int example{i}(struct berth *b{', ' + rest if rest else ''});")
     print(f"int example{i}(struct berth *b{', ' + rest if rest else ''})\n{{\n{text}\n    return {'kept' if 'kept' in text else 0};\n}}")
 EOF
-"${CC:-cc}" -std=c17 -Wall -Werror -Wno-misleading-indentation -I. -fsyntax-only "$directory/examples.c"
+"${CC:-cc}" -std=c17 -Wall -Wextra -Werror -Wno-misleading-indentation -Wno-unused-parameter -I. -fsyntax-only "$directory/examples.c"
 
 "$PYTHON" tools/mkman store/berth.h "$directory/man3"
 "$PYTHON" tools/mkman --tools "$BUILD/bin" "$directory"

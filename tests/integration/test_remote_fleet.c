@@ -182,6 +182,10 @@ static void test_opens_not(void **unused)
     opens_not(url, -EACCES, "of the cluster 'berth'");
     snprintf(url, sizeof url, "%s?pool=64MiB", afar_address[0]);
     opens_not(url, -EINVAL, "'pool' is no setting");
+    opens_not("", -EINVAL, "the node's name is empty");
+    setenv("BERTH_NODE", "", 1);
+    opens_not(NULL, -EINVAL, "$BERTH_NODE is empty");
+    unsetenv("BERTH_NODE");
     snprintf(url, sizeof url, "%s?verify=sometimes", afar_address[0]);
     opens_not(url, -EINVAL, "verify");
     snprintf(url, sizeof url, "tcp://127.0.0.1:%u", afar_port());
