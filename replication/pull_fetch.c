@@ -468,7 +468,7 @@ void fetch_fault(struct puller *p, struct fetch *f, int worst)
     p->counter[PULL_NEXT_SOURCE]++;
     fetch_fault_at(p, f, worst == BERTH_ECORRUPT ? FAULT_CORRUPT : FAULT_LOST);
     f->source_lost = f->source_lost || worst != BERTH_ECORRUPT;
-    f->record.unasked = f->lease->member + 1u;
+    f->record.unasked = worst != BERTH_ECORRUPT ? f->lease->member + 1u : f->record.unasked;
     f->rereads = 0;
     bit_set(f->avoid, f->lease->member);
     fetch_stop(p, f, AFTER_RETRY, 0);

@@ -412,6 +412,7 @@ static bool is_finished(void *arg)
 int call_run(struct berth *b, struct call *c, struct call_result *r, call_take *take, void *arg)
 {
     *r = (struct call_result){.take = take, .arg = arg};
+    berth_unasked(""); /* of an earlier call */
     c->done = finish;
     c->arg = r;
     pthread_mutex_lock(&b->lock);

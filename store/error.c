@@ -30,6 +30,9 @@ int berth_fail_plain(int code)
     if (code == BERTH_EUNSURE && unasked[0]) {
         snprintf(last.sentence, sizeof last.sentence,
                  "member '%s', which may have it, can't be reached: whether it exists is not known", unasked);
+    } else if (code == -ETIMEDOUT && unasked[0]) {
+        snprintf(last.sentence, sizeof last.sentence,
+                 "it did not come in time: member '%s', which may have it, can't be reached", unasked);
     } else if (code == -EINVAL && nameless) {
         snprintf(last.sentence, sizeof last.sentence, "%s", NO_NAMESPACE);
     }
@@ -39,7 +42,10 @@ int berth_fail_plain(int code)
 
 void berth_unasked(const char *name)
 {
-    snprintf(unasked, sizeof unasked, "%s", name);
+    unasked[0] = '\0';
+    if (*name) {
+        snprintf(unasked, sizeof unasked, "%s", name);
+    }
 }
 
 void berth_unknown_namespace(bool is)

@@ -11,8 +11,8 @@ int berth_fail(int code, const char *format, ...) __attribute__((format(printf, 
 /* Records an error whose sentence is berth_error_text's: cheap enough for a miss. */
 int berth_fail_plain(int code);
 
-/* Whom the thread's last look at peers could not ask, as far as it is known: berth_fail_plain(BERTH_EUNSURE) names it.
- * "": nobody. */
+/* Whom the thread's last call of the node could not ask, as far as it is known: berth_fail_plain of BERTH_EUNSURE and
+ * -ETIMEDOUT names it. "": nobody. */
 void berth_unasked(const char *name);
 
 /* Whether the node refused the thread's last look at peers for a namespace that it does not have: the next

@@ -64,6 +64,12 @@ for command in "stat absent --peers" "exists absent --peers"; do
     failed_as 4 BERTH_EUNSURE
     err_has "member 'a'"
 done
+run 6 berth get absent --peers --wait 300ms -o "$scratch/none"
+err_has "it did not come in time: member 'a'"
+run 6 berth -n "tcp://127.0.0.1:$port_b" get absent --wait 300ms -o "$scratch/none"
+err_has "it did not come in time: member 'a'"
+run 6 berth get absent --wait 50ms -o "$scratch/none" # only here: no member matters
+err_has "within 50.0 ms"
 # Of many keys each has its answer: what is here, and who may have the others. The worst decides.
 run 0 berth put here "$scratch/in"
 for command in exists stat; do
