@@ -203,17 +203,18 @@ struct berth_put_opts {
  * says that the key is here at that moment, and no more. Members of a group that seal keeps are not waited for. */
 #define BERTH_PUBLISHED 2u
 
-/* Opens a node: "embedded:?pool=256MiB" (a node on a thread of this process, over a region of its own; settings as for
- * berthd, separated by &; replaceable=NAME,.. stands for its [namespace] sections), "unix:PATH", or NULL: $BERTH_NODE,
- * else the first that answers of unix:$XDG_RUNTIME_DIR/berth.sock, unix:/run/berth/berth.sock and
- * unix:/tmp/berth-UID/berth.sock (whose directory has to be this user's alone); an empty name is none. "tcp://HOST:PORT" is a node of another
- * host, at the address where it listens for its peers (settings behind a "?", separated by &: cluster=NAME,
- * verify=always | 1/N | lease, peer-trust=network for an address that is no loopback): a client without a node.
- * Whichever member of a fleet is named, objects of all of them are read, into the caller's memory: berth_get_into,
- * berth_get_range, berth_exists, berth_stat, the queues' operations of these names and BERTH_OP_CANCEL, as if with
- * BERTH_PEERS; and berth_namespace. Everything else needs a node on this host: -EOPNOTSUPP. It runs on a thread of this
- * process, until berth_close. Where the fleet's list of members has changed calls say BERTH_ERESTART. "verbs://" is a
- * name of later versions. opts may be NULL. *b is the caller's until berth_close. Any thread.
+/* Opens a node: "embedded:?pool=256MiB" (a node on a thread of this process, over a region of its own; settings as
+ * for berthd, separated by &; replaceable=NAME,.. stands for its [namespace] sections), "unix:PATH", or NULL:
+ * $BERTH_NODE, else the first that answers of unix:$XDG_RUNTIME_DIR/berth.sock, unix:/run/berth/berth.sock and
+ * unix:/tmp/berth-UID/berth.sock (whose directory has to be this user's alone); an empty name is none.
+ * "tcp://HOST:PORT" is a node of another host, at the address where it listens for its peers (settings behind a "?",
+ * separated by &: cluster=NAME, verify=always | 1/N | lease, peer-trust=network for an address that is no loopback):
+ * a client without a node. Whichever member of a fleet is named, objects of all of them are read, into the caller's
+ * memory: berth_get_into, berth_get_range, berth_exists, berth_stat, the queues' operations of these names and
+ * BERTH_OP_CANCEL, as if with BERTH_PEERS; and berth_namespace. Everything else needs a node on this host:
+ * -EOPNOTSUPP. It runs on a thread of this process, until berth_close. Where the fleet's list of members has changed
+ * calls say BERTH_ERESTART. "verbs://" is a name of later versions. opts may be NULL. *b is the caller's until
+ * berth_close. Any thread.
  * Errors: -EINVAL (name or option), BERTH_ENODE, -EACCES (tcp: another cluster, too), BERTH_EFORMAT, -ENOMEM, -EMFILE,
  * -EOPNOTSUPP, -EUSERS (the node has 1024 sessions, the most that it serves; tcp: 256 clients without a node); embedded
  * also what berthd refuses to start with (-ENOSPC: no room for the pool). berth_error(NULL, ..) has the sentence. */

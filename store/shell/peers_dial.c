@@ -1,8 +1,8 @@
 /* peers_dial.c: which links there are: connecting, who is let in, ups and downs of members, the transport's events.
  *
- * Of two members the one that sorts lower connects, so that there is one link and no race between two. It tries again
- * for ever, each time later, up to PEERS_BACKOFF_EARLY_NS at first and PEERS_BACKOFF_MAX_NS then. A name is resolved on a thread of its own: the resolver may
- * take minutes, and does so for nobody but that member.
+ * Of two members the one that sorts lower connects, so that there is one link and no race between two. It tries
+ * again for ever, each time later, up to PEERS_BACKOFF_EARLY_NS at first and PEERS_BACKOFF_MAX_NS then. A name is
+ * resolved on a thread of its own: the resolver may take minutes, and does so for nobody but that member.
  */
 #include "store/shell/peers_internal.h"
 
