@@ -99,7 +99,7 @@ void await_turn(struct peers *p, int64_t now)
 {
     for (uint32_t i = 0; i < p->n_members; i++) {
         struct member *m = &p->members[i];
-        if (!m->awaited || await_until(p, m) > now)
+        if (!m->awaited || (await_until(p, m) > now && !p->stopping))
             continue;
         m->awaited = false;
         pull_part_down(p, (uint16_t)i, 0, BERTH_ENODE);
