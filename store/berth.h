@@ -215,9 +215,11 @@ struct berth_put_opts {
  * -EOPNOTSUPP. It runs on a thread of this process, until berth_close. Where the fleet's list of members has changed
  * calls say BERTH_ERESTART. "verbs://" is a name of later versions. opts may be NULL. *b is the caller's until
  * berth_close. Any thread.
- * Errors: -EINVAL (name or option), BERTH_ENODE, -EACCES (tcp: another cluster, too), BERTH_EFORMAT, -ENOMEM, -EMFILE,
- * -EOPNOTSUPP, -EUSERS (the node has 1024 sessions, the most that it serves; tcp: 256 clients without a node); embedded
- * also what berthd refuses to start with (-ENOSPC: no room for the pool). berth_error(NULL, ..) has the sentence. */
+ * Errors: -EINVAL (name or option), BERTH_ENODE, -EACCES (not permitted; tcp: another cluster, too), BERTH_EFORMAT,
+ * -ENOMEM, -EMFILE, -EOPNOTSUPP (verbs:), -EUSERS (the node has 1024 sessions, the most that it serves; tcp: 256
+ * clients without a node); embedded also what berthd refuses to start with: -EBUSY (another node has the region),
+ * -ENOTEMPTY (its directory has files that are not a node's), -ENOSPC (no room for the pool), -EPERM (the pool can't
+ * be locked), -EADDRINUSE, or the errno of a file. berth_error(NULL, ..) has the sentence. */
 BERTH_API int berth_open(struct berth **b, const char *node, const struct berth_open_opts *opts);
 
 /* Closes a handle: unsealed drafts are aborted, remaining views become invalid, queues must be closed before. Ends an
@@ -229,14 +231,14 @@ BERTH_API void berth_close(struct berth *b);
  * has that id: choose another name), BERTH_ENODE, BERTH_EINDEXFULL, BERTH_EREADONLY (a new name, by a reader). */
 BERTH_API int berth_namespace(struct berth *b, const char *name, uint32_t *ns);
 
-/* Puts an object whole: copies size bytes from data into the pool with their checksum, and seals. data may be NULL for
- * size 0. Where the key exists it is kept (BERTH_KEPT), unless its namespace is replaceable: then readers of this node
- * go over to the new bytes at once and views of the old stay. Other nodes may show a copy of the old for as long as the
- * setting `fresh` says (BERTH_FRESH asks for the newest). Returns 0 or BERTH_KEPT.
+/* Puts an object whole: copies size bytes from data into the pool with their checksum, and seals. data may be NULL
+ * for size 0. Where the key exists it is kept (BERTH_KEPT), unless its namespace is replaceable: then readers of this
+ * node go over to the new bytes at once and views of the old stay. Other nodes may show a copy of the old for as long
+ * as the setting `fresh` says (BERTH_FRESH asks for the newest). Returns 0 or BERTH_KEPT.
  * Errors: -EINVAL (an argument, or the key's namespace id is none of this node), -E2BIG (larger than any object can
- * be; the sentence says the limit), BERTH_EFULL (figures: asked, free, largest, pinned), BERTH_EQUOTA (figures: asked,
- * quota, had), BERTH_EINDEXFULL, BERTH_EREADONLY, BERTH_EHASH, BERTH_ENODE, -ETIMEDOUT (deadline); with BERTH_PUBLISHED
- * also BERTH_EUNPUBLISHED and BERTH_EVERSION: then it has been put all the same. */
+ * be; the sentence says the limit), BERTH_EFULL (figures: asked, free, largest, pinned), BERTH_EQUOTA (figures:
+ * asked, quota, had), BERTH_EINDEXFULL, BERTH_EREADONLY, BERTH_EHASH, BERTH_ENODE, -ETIMEDOUT; with BERTH_PUBLISHED
+ * also BERTH_EUNPUBLISHED and BERTH_EVERSION (it has been removed or replaced since): it has been put all the same. */
 BERTH_API int berth_put(struct berth *b, struct berth_key key, const void *data, size_t size,
                         const struct berth_put_opts *opts);
 
@@ -244,24 +246,24 @@ BERTH_API int berth_put(struct berth *b, struct berth_key key, const void *data,
  * where the key exists in a namespace that is not replaceable: then there is no draft, d->data is NULL, and seal and
  * abort pass d over, so that a group can be sealed as it was created. Two creators of one key do not disturb each
  * other; the first to seal wins. d->status is BERTH_WRITING where another draft of the key is open, of this client or
- * another; opts->flags BERTH_JOIN waits for that one instead. d is the caller's storage. Errors: -EINVAL (an argument,
- * or the key's namespace id is none of this node), -E2BIG (larger than any object can be; the sentence says the limit),
- * BERTH_EFULL (figures: asked, free, largest, pinned), BERTH_EQUOTA (figures: asked, quota, had), BERTH_EREADONLY,
- * BERTH_ENODE, BERTH_EFORKED, -ENOMEM, -ETIMEDOUT (deadline; the other still writes), with BERTH_JOIN -EAGAIN (too many
- * wait), with BERTH_PUBLISHED BERTH_EUNPUBLISHED (it was kept, and the homes have not said that they hold it) and
- * BERTH_EVERSION (others go on putting and removing it). */
+ * another; opts->flags BERTH_JOIN waits for that one instead. d is the caller's storage. Errors: -EINVAL (an
+ * argument, or the key's namespace id is none of this node), -E2BIG (larger than any object can be; the sentence says
+ * the limit), BERTH_EFULL (figures: asked, free, largest, pinned), BERTH_EQUOTA (figures: asked, quota, had),
+ * BERTH_EREADONLY, BERTH_ENODE, BERTH_EFORKED, -ENOMEM, -ETIMEDOUT (no room came, or the other still wrote, by the
+ * deadline), with BERTH_JOIN -EAGAIN (too many wait), with BERTH_PUBLISHED BERTH_EUNPUBLISHED (it was kept, and the
+ * homes have not said that they hold it) and BERTH_EVERSION (others go on putting and removing it). */
 BERTH_API int berth_create(struct berth *b, struct berth_key key, size_t size, const struct berth_put_opts *opts,
                            struct berth_draft *d);
 
-/* Seals n drafts, 1 to BERTH_GROUP_MAX: readers see all of them from one moment on, or none if it fails. Members whose
- * key exists by then are kept (d[i].status), the others become visible together. A member that create has kept is no
- * draft: it is passed over. Returns how many were kept, those included. d[i].data says whether a draft is still there.
- * It is NULL after success and after an error of the node. It stays, and the draft may be sealed again or aborted,
- * after BERTH_ENODE, -ETIMEDOUT, BERTH_EINDEXFULL and -ENOMEM, and where the arguments were wrong: then no draft was
- * touched. A draft with segments has its checksums sent ahead, in the order of the drafts.
+/* Seals n drafts, 1 to BERTH_GROUP_MAX: readers see all of them from one moment on, or none if it fails. Members
+ * whose key exists by then are kept (d[i].status), the others become visible together. A member that create has kept
+ * is no draft: it is passed over. Returns how many were kept, those included. d[i].data says whether a draft is still
+ * there. It is NULL after success and after an error of the node. It stays, and the draft may be sealed again or
+ * aborted, after BERTH_ENODE, -ETIMEDOUT, BERTH_EINDEXFULL and -ENOMEM, and where the arguments were wrong: then no
+ * draft was touched. A draft with segments has its checksums sent ahead, in the order of the drafts.
  * Errors: -EINVAL (count, a key twice in a group, a draft without data that was not kept), BERTH_ESTALE,
- * BERTH_EINDEXFULL, BERTH_EHASH, BERTH_ENODE, BERTH_EUNKNOWN, -ETIMEDOUT, -ENOMEM; of drafts with BERTH_PUBLISHED also
- * BERTH_EUNPUBLISHED and BERTH_EVERSION: then they were sealed all the same. */
+ * BERTH_EINDEXFULL, BERTH_EHASH, BERTH_ENODE, BERTH_EUNKNOWN, -ETIMEDOUT, -ENOMEM; of drafts with BERTH_PUBLISHED
+ * also BERTH_EUNPUBLISHED and BERTH_EVERSION (one was removed or replaced since): they were sealed all the same. */
 BERTH_API int berth_seal(struct berth *b, struct berth_draft *d, size_t n);
 
 /* Gives n drafts back unsealed. A draft without data is passed over. Errors: -EINVAL, BERTH_ENODE (they are given back
@@ -308,32 +310,32 @@ struct berth_range {
     void *data;      /* the caller's, size bytes; NULL where size is 0 */
 };
 
-/* Copies n ranges, 1 to BERTH_RANGES_MAX, of one object into the caller's memory, all of one version, and releases it.
- * They may overlap in the object and come in any order. flags as berth_get; BERTH_VERIFY verifies the segments that the
- * ranges touch and no others, of an object without segments all of it. With BERTH_PEERS ranges of an object with
- * segments come alone into memory of an embedded node or a registered buffer, as get_into does: straight, with no room
- * in the pool, and an error may leave some of them. Into other memory, and to verify an object without segments, all of
- * it comes into the pool. Returns the bytes copied. Errors as berth_get; -ERANGE: a range goes beyond the object
- * (figures: the object's size, the range's index, its offset and size). Other errors copy nothing, but on a
- * handle of tcp: as with berth_get_into. There BERTH_OP_GET_RANGE takes at most 1,024 ranges, and with BERTH_VERIFY
- * only such as can be verified alone, else -EOPNOTSUPP. */
+/* Copies n ranges, 1 to BERTH_RANGES_MAX, of one object into the caller's memory, all of one version, and releases
+ * it. They may overlap in the object and come in any order. flags as berth_get; BERTH_VERIFY verifies the segments
+ * that the ranges touch and no others, of an object without segments all of it. With BERTH_PEERS ranges of an object
+ * with segments come alone into memory of an embedded node or a registered buffer, as get_into does: straight, with
+ * no room in the pool, and an error may leave some of them. Into other memory, and to verify an object without
+ * segments, all of it comes into the pool. Returns the bytes copied. Errors as berth_get; -ERANGE (a range goes
+ * beyond the object; figures: the object's size, the range's index, its offset and size), -EOPNOTSUPP (tcp: with
+ * BERTH_VERIFY: ranges of an operation that can't be verified alone). Other errors copy nothing, but on a handle of
+ * tcp: as with berth_get_into. There BERTH_OP_GET_RANGE takes at most 1,024 ranges. */
 BERTH_API long berth_get_range(struct berth *b, struct berth_key key, const struct berth_range *ranges, size_t n,
                                unsigned flags, int64_t deadline);
 
 /* ---- memory that pulls write into ---- */
 
-/* Registers memory of this process with its node: what get_into and get_range with BERTH_PEERS (and their operations of
- * a queue) bring from peers into it is written there straight, with no copy and no room in the pool. Other memory is
- * served by a copy out of the pool as ever, so nothing has to be registered; of an embedded node all memory is as good.
- * data: size bytes that the process has mapped, shared and writable, from offset of fd on, a multiple of 4,096. fd: a
- * memfd on pages of 4 KiB that is sealed with F_SEAL_SHRINK: one that may be cut would be the node's end. It may be
- * closed afterwards. *id names the buffer until berth_buffer_unregister. A destination belongs to the node until the
- * call that names it returns; after BERTH_ENODE or -ETIMEDOUT of such a call it may be written until the buffer is
- * unregistered or the handle closed. Over a restart of the node the library registers it anew. At most 64 buffers of
- * 256 GiB together for a handle.
- * Errors: -EINVAL (also where data is not mapped so, of another file or from another offset on), -EACCES (fd is not
- * open for reading and writing), -EPERM (no seal), -EEXIST (it overlaps another), BERTH_EQUOTA, BERTH_EREADONLY,
- * -EMFILE, -ENOMEM, BERTH_ENODE, BERTH_EFORKED. */
+/* Registers memory of this process with its node: what get_into and get_range with BERTH_PEERS (and their operations
+ * of a queue) bring from peers into it is written there straight, with no copy and no room in the pool. Other memory
+ * is served by a copy out of the pool as ever, so nothing has to be registered; of an embedded node all memory is as
+ * good. data: size bytes that the process has mapped, shared and writable, from offset of fd on, a multiple of 4,096.
+ * fd: a memfd on pages of 4 KiB that is sealed with F_SEAL_SHRINK: one that may be cut would be the node's end. It
+ * may be closed afterwards. *id names the buffer until berth_buffer_unregister. A destination belongs to the node
+ * until the call that names it returns; after BERTH_ENODE or -ETIMEDOUT of such a call it may be written until the
+ * buffer is unregistered or the handle closed. Over a restart of the node the library registers it anew. At most 64
+ * buffers of 256 GiB together for a handle.
+ * Errors: -EINVAL (an argument; data is not mapped so, is of another file or from another offset on), -EACCES (fd is
+ * not open for reading and writing), -EPERM (no seal), -EEXIST (it overlaps another), BERTH_EQUOTA (of buffers: more,
+ * or more bytes, than a handle may have), BERTH_EREADONLY, -EMFILE, -ENOMEM, BERTH_ENODE, BERTH_EFORKED. */
 BERTH_API int berth_buffer_register(struct berth *b, int fd, uint64_t offset, void *data, size_t size, uint32_t *id);
 
 /* Makes size bytes of such memory, zeroed, mapped at *data, and registers them under *id. unregister unmaps them.
@@ -396,9 +398,10 @@ struct berth_stat {
  * fields, the others are 0. Errors: -ENOENT, -EINVAL, BERTH_ENODE, -ETIMEDOUT, there BERTH_EUNSURE, BERTH_ENOTNOW. */
 BERTH_API int berth_stat(struct berth *b, struct berth_key key, struct berth_stat *st);
 
-/* The same, and of a key that is not here what a peer's lease on it says: *st is filled as on a handle of tcp:, where
- * slot_bytes is 0. Nothing comes into the pool. The deadline is that of the whole call. Errors: -ENOENT (it is
- * nowhere), -EINVAL, BERTH_EUNSURE, BERTH_ENOTNOW, BERTH_EREADONLY (another user's node), BERTH_ENODE, -ETIMEDOUT. */
+/* What berth_stat says, and of a key that is not here what a peer's lease on it says: *st is filled as on a handle of
+ * tcp:, where slot_bytes is 0. Nothing comes into the pool. The deadline is that of the whole call. Errors: -ENOENT
+ * (it is nowhere), -EINVAL, BERTH_EUNSURE, BERTH_ENOTNOW, BERTH_EREADONLY (another user's node), BERTH_ENODE,
+ * -ETIMEDOUT. */
 BERTH_API int berth_stat_peers(struct berth *b, struct berth_key key, struct berth_stat *st, int64_t deadline);
 
 /* A key of a listing. */
@@ -430,7 +433,7 @@ BERTH_API long berth_list(struct berth *b, uint32_t ns, const void *prefix, size
  * copy that another node pulled stays there until that node hears of the removal as a home of the key, or has told the
  * key's homes of it again, half of the setting `tombstones` at most; holds on it end with it. In a namespace that is
  * not replaceable don't put other bytes under a key that was removed.
- * Errors: -ENOENT, BERTH_EHELD, BERTH_EVERSION, BERTH_EREADONLY, BERTH_ENODE, BERTH_EUNKNOWN, -ETIMEDOUT. */
+ * Errors: -ENOENT, -EINVAL, BERTH_EHELD, BERTH_EVERSION, BERTH_EREADONLY, BERTH_ENODE, BERTH_EUNKNOWN, -ETIMEDOUT. */
 BERTH_API int berth_remove(struct berth *b, struct berth_key key, const struct berth_version *expected);
 
 /* Holds a key under a label, 1 to 63 bytes: never evicted nor removed until dropped or ttl_ns (0: no end) of real time
@@ -439,7 +442,7 @@ BERTH_API int berth_remove(struct berth *b, struct berth_key key, const struct b
  * BERTH_EINDEXFULL, BERTH_EREADONLY, BERTH_ENODE, BERTH_EUNKNOWN, -ETIMEDOUT. */
 BERTH_API int berth_hold(struct berth *b, struct berth_key key, const char *label, int64_t ttl_ns);
 
-/* Drops a hold. Errors: -ENOENT (no such key or label), BERTH_EREADONLY, BERTH_ENODE, BERTH_EUNKNOWN, -ETIMEDOUT. */
+/* Drops a hold. Errors: -ENOENT (key or label), -EINVAL, BERTH_EREADONLY, BERTH_ENODE, BERTH_EUNKNOWN, -ETIMEDOUT. */
 BERTH_API int berth_drop(struct berth *b, struct berth_key key, const char *label);
 
 /* What berth_query is to report. */
@@ -456,7 +459,7 @@ BERTH_API int berth_query(struct berth *b, enum berth_question what, const struc
 
 /* Ends the processes that pin a key's object, or one that was removed or replaced and waits for them, by SIGKILL
  * through their pidfds, and nothing else: a pin can't be taken from a living reader. Returns how many were signalled.
- * The caller's own process is passed over. Errors: -ENOENT, BERTH_EREADONLY, BERTH_ENODE. */
+ * The caller's own process is passed over. Errors: -ENOENT, -EINVAL, BERTH_EREADONLY, BERTH_ENODE. */
 BERTH_API int berth_revoke(struct berth *b, struct berth_key key);
 
 /* ---- asynchronous ---- */

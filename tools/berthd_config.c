@@ -369,6 +369,6 @@ void config_help(void)
         printf("%s", s->doc);
         printf(" (%s%sdefault %s)\n", s->range, *s->range ? ", " : "", s->fallback);
     }
-    puts("\nExit codes: 0 clean stop, 1 failure, 2 command line or configuration, 5 refused (region in use, no space,\n"
-         "memory cannot be locked).");
+    puts("\nExit codes: 0 clean stop, 1 failure, 2 command line or configuration, 5 refused (region in use, files\n"
+         "in its directory that are none of a node, an address in use, no space, memory that can't be locked).");
 }
