@@ -1,6 +1,7 @@
 /* peers_park.c: see peers_park.h. */
 #include "store/shell/peers_park.h"
 
+#include "store/berth.h"
 #include "store/shell/peers_client.h"
 
 #include <errno.h>
