@@ -6,14 +6,14 @@
  *
  * Conventions. A call returns 0 or a positive count, or a negative error: an errno value, or one of enum
  * berth_error_code beyond -4095; berth_error() has the name, the number, a sentence and figures. Output parameters are
- * written only on success. Deadlines are absolute CLOCK_MONOTONIC nanoseconds, or BERTH_NOW, or BERTH_FOREVER. Sizes
- * are bytes. Unknown flags are refused with -EINVAL, those reserved for later versions with -EOPNOTSUPP. Option
- * structures begin with their size, set it to sizeof. A handle serves many threads; any thread may release any view.
- * After fork the child's copy of a handle answers BERTH_EFORKED: open another. After a node came back with another
- * pool, or with another lookup, every call on the handle but berth_close and berth_release answers BERTH_ERESTART. A
- * call that asks the node learns of it at once. One that reads what is mapped looks for it ten times a second at most,
- * and so learns within a second after the new node serves; but of gets that find their key, and nothing else, a thread
- * may do 16 more first. Until the node is back what is mapped goes on.
+ * written only on success, unless a call says otherwise. Deadlines are absolute CLOCK_MONOTONIC nanoseconds, or
+ * BERTH_NOW, or BERTH_FOREVER. Sizes are bytes. Unknown flags are refused with -EINVAL, those reserved for later
+ * versions with -EOPNOTSUPP. Option structures begin with their size, set it to sizeof. A handle serves many threads;
+ * any thread may release any view. After fork the child's copy of a handle answers BERTH_EFORKED: open another. After a
+ * node came back with another pool, or with another lookup, every call on the handle but berth_close and berth_release
+ * answers BERTH_ERESTART. A call that asks the node learns of it at once. One that reads what is mapped looks for it
+ * ten times a second at most, and so learns within a second after the new node serves; but of gets that find their key,
+ * and nothing else, a thread may do 16 more first. Until the node is back what is mapped goes on.
  *
  * Arguments that are the same everywhere: b is an open handle, q an open queue, n the number of elements of the arrays.
  */
@@ -566,9 +566,9 @@ BERTH_API void berth_queue_close(struct berth_queue *q);
  * Never fails. */
 BERTH_API int berth_queue_fd(struct berth_queue *q);
 
-/* Submits n operations in order; those of one queue with an effect are applied in the order of submission. Returns how
- * many were taken, fewer than n when the queue or the ring is full; BERTH_EBUSY_RING if none could be. An operation
- * with bad arguments is taken and completes with its error. Errors: -EINVAL, BERTH_EFORKED. Any thread. */
+/* Submits n operations in order; those of one queue with an effect are applied in the order of submission. Returns
+ * how many were taken, fewer than n when the queue or the ring is full. An operation with bad arguments is taken and
+ * completes with its error. Errors: -EINVAL, BERTH_EFORKED, BERTH_EBUSY_RING (none could be taken). Any thread. */
 BERTH_API int berth_submit(struct berth_queue *q, struct berth_op *ops, size_t n);
 
 /* Takes up to max completed operations, waiting for the first until deadline. Returns how many; 0 when the deadline
@@ -582,7 +582,8 @@ struct berth_error_info {
     int code;           /* negative */
     const char *name;   /* "BERTH_EFULL", "ENOENT" */
     char sentence[256]; /* what happened and what to do */
-    uint64_t figure[4]; /* BERTH_EFULL, -ETIMEDOUT for want of room: bytes asked, free, largest free run, pinned */
+    uint64_t figure[4]; /* BERTH_EFULL, -ETIMEDOUT for want of room: bytes asked, free, largest free run, pinned;
+                           BERTH_EQUOTA: asked, quota, had; -ENOSPC of get_into, -ERANGE: as the call says */
 };
 
 /* The calling thread's last error on any handle; b may be NULL. Returns its code, 0 if there was none.
@@ -603,9 +604,9 @@ BERTH_API uint64_t berth_copy(void *dst, const void *src, size_t n);
 /* XXH3-64 of the n bytes of data, as checksum fields have it. */
 BERTH_API uint64_t berth_checksum(const void *data, size_t n);
 
-/* Parses a size from text: digits with optional fraction or exponent, optional blanks, and a unit: K M G T and KiB MiB
- * GiB TiB are binary, KB MB GB TB decimal, in any case, B or nothing is bytes. 0, -EINVAL (empty, no digits, unknown
- * unit, negative, no whole number of bytes), -ERANGE. */
+/* Parses a size from text: digits with optional fraction or exponent, optional blanks, and a unit: K M G T and KiB
+ * MiB GiB TiB are binary, KB MB GB TB decimal, in any case, B or nothing is bytes. Errors: -EINVAL (empty, no digits,
+ * unknown unit, negative, no whole number of bytes), -ERANGE (it has more than 64 bits). */
 BERTH_API int berth_parse_size(const char *text, uint64_t *bytes);
 
 /* "major.minor.patch" of the library. */
