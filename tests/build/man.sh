@@ -17,6 +17,7 @@ must_find "berth_drop: no comment" '/^\/\* Drops a hold/d'
 must_find "berth_drop: its comment has neither errors" 's/^(\/\* Drops a hold\.).*/\1 *\//'
 must_find "berth_hold: its comment does not mention 'ttl_ns'" 's/ttl_ns (\(|of)/time \1/; s/or ttl_ns/or a time/'
 must_find "enum berth_phase: no comment" '/^\/\* Where the time of a pull went/,/\*\/$/d'
+must_find "berth_get_into: 'ENOSPC' stands in its text" 's/; -ENOSPC \(buffer is too small\)//'
 must_find "BERTH_EHELD: no comment says" 's/^( \* .*)BERTH_EHELD, /\1/'
 
 # The examples are programs.
