@@ -144,7 +144,7 @@ struct pull_result {
     uint8_t stale;     /* times that it was asked again for STALE */
     uint16_t member;   /* whose bytes; PULL_MEMBER_NONE */
     uint16_t requests; /* ASK, LEASE, RENEW and STATE that it took part in */
-    uint32_t unasked;  /* BERTH_EUNSURE: a member that could not be asked, + 1; 0: which one is not known */
+    uint32_t unasked;  /* BERTH_EUNSURE, -ETIMEDOUT: a member that could not be asked, + 1; 0: none, or not known */
     uint64_t lease;    /* under whose permission: the owner's lease id */
     uint64_t size;     /* of the object */
     uint64_t moved;    /* bytes that came into its destination, useless ones included */

@@ -468,7 +468,7 @@ void fetch_fault(struct puller *p, struct fetch *f, int worst)
     p->counter[PULL_NEXT_SOURCE]++;
     fetch_fault_at(p, f, worst == BERTH_ECORRUPT ? FAULT_CORRUPT : FAULT_LOST);
     f->source_lost = f->source_lost || worst != BERTH_ECORRUPT;
-    f->record.unasked = f->lease->member + 1u;
+    f->record.unasked = worst != BERTH_ECORRUPT ? f->lease->member + 1u : f->record.unasked;
     f->rereads = 0;
     bit_set(f->avoid, f->lease->member);
     fetch_stop(p, f, AFTER_RETRY, 0);
@@ -544,9 +544,9 @@ void fetch_accept(struct puller *p, struct fetch *f)
         fetch_stale(p, f); /* a newer one was returned meanwhile */
         return;
     }
-    f->served = f->total > 0 || f->asked == &f->whole; /* who looks whether it is there does not use it */
-    p->counter[PULL_TRANSFERS]++;
-    p->members[f->record.member].sums.transfers++;
+    f->served = !fetch_only_looks(f);
+    p->counter[PULL_TRANSFERS] += f->served;
+    p->members[f->record.member].sums.transfers += f->served;
     if (f->destination == PULL_BUFFER) {
         drop_lease(p, f);
         fetch_finish(p, f, 0);

@@ -319,6 +319,13 @@ bool fetch_wanted(const struct fetch *f); /* somebody waits for this round of it
 bool fetch_hold(struct fetch *f);         /* sets and gives f->hold: all who wait are behind a run's known part */
 void fetch_detach(struct puller *p, struct fetch *f, struct item *i, int status);
 
+/* It asks for no byte of an object that has some: whoever wants to know whether it is there. No transfer, no use.
+ * Once it is located. */
+static inline bool fetch_only_looks(const struct fetch *f)
+{
+    return f->total == 0 && f->asked != &f->whole;
+}
+
 /* ---- pull_fetch.c ---- */
 void fetch_begin(struct puller *p, struct fetch *f);
 void fetch_join(struct puller *p, struct item *i, const struct pull_key *k, struct keybox *key);

@@ -59,7 +59,7 @@ void item_done(struct puller *p, struct item *i, const struct fetch *f, int stat
     histogram_add(&p->phase[PULL_PREPARE], i->joined - r->asked);
     histogram_add(&p->phase[PULL_TOTAL], out->phase_ns[PULL_TOTAL]);
     p->counter[status >= 0 ? PULL_DONE : PULL_FAILED]++;
-    p->counter[PULL_DONE_BYTES] += status == 0 ? out->size : 0;
+    p->counter[PULL_DONE_BYTES] += status == 0 && f && !fetch_only_looks(f) ? out->size : 0;
     if ((r->flags & PULL_PREFIX) && !list_in(&r->turning)) {
         list_push(&p->turning, &r->turning);
     }

@@ -215,6 +215,7 @@ int pull_run(struct berth *b, struct call *c, uint32_t n, struct msg_pulled *pul
                sizeof t->room);
     }
     berth_unasked(o.unasked);
+    berth_unknown_namespace(rc == -EINVAL && !b->remote); /* all else that can be wrong has been checked here */
     return rc;
 }
 

@@ -413,6 +413,7 @@ int call_run(struct berth *b, struct call *c, struct call_result *r, call_take *
 {
     int cancel;
     *r = (struct call_result){.take = take, .arg = arg};
+    berth_unasked("");                                       /* of an earlier call */
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel); /* a cancelled thread would keep the lock */
     c->done = finish;
     c->arg = r;

@@ -175,7 +175,7 @@ int client_fail_reply(const struct berth *b, const struct call_result *r)
     } else if (r->status == -EINVAL && r->reply.head.op == MSG_SEAL) {
         return berth_fail(-EINVAL, "two drafts of the group have the same key, or are the same draft");
     } else if (r->status == -EINVAL && (r->reply.head.op == MSG_PUT || r->reply.head.op == MSG_CREATE)) {
-        return berth_fail(-EINVAL, "the node has no namespace with the key's id: take the id from berth_namespace");
+        return berth_fail(-EINVAL, NO_NAMESPACE);
     } else if (r->status == BERTH_EREADONLY) {
         return client_fail_readonly(b);
     } else {
@@ -374,7 +374,7 @@ static int start_embedded(struct berth *b, const char *settings)
 /* A connected socket to the node of this name. */
 static int reach(struct berth *b, const char *node)
 {
-    if (!node || !*node) {
+    if (!node) {
         return connect_default(b);
     }
     if (strncmp(node, "embedded:", 9) == 0) {
@@ -409,7 +409,13 @@ int berth_open(struct berth **out, const char *node, const struct berth_open_opt
                                             : berth_fail(rc, "no memory for the handle: %s", berth_error_text(rc));
         goto fail;
     }
-    node = node && *node ? node : getenv("BERTH_NODE");
+    bool given = node != NULL;
+    node = given ? node : getenv("BERTH_NODE");
+    if (node && !*node) {
+        rc = berth_fail(-EINVAL, "%s is empty: name a node (unix:, tcp:, embedded:), or leave it out for the default",
+                        given ? "the node's name" : "$BERTH_NODE");
+        goto fail;
+    }
     if (node && strncmp(node, "tcp://", 6) == 0) {
         rc = remote_attach(b, node);
         if (rc) {

@@ -142,7 +142,7 @@ void pull_part_up(struct peers *p, uint16_t number, const struct peer_identity *
     struct pull_event ev = {.kind = EV_PULL_UP,
                             .member = number,
                             .incarnation = other->incarnation,
-                            .transport = p->transport->name,
+                            .transport = other->incarnation ? p->transport->name : NULL,
                             .proven = p->transport->proves(p->context)};
     pull_give(p->pull, &ev);
 }

@@ -80,6 +80,7 @@ struct settings {
 struct setting {
     const char *name;     /* "max-objects"; the flag is --max-objects, the variable BERTH_MAX_OBJECTS */
     const char *value;    /* placeholder for help: SIZE, PATH, N, DURATION */
+    const char *range;    /* of the number in it: "100ms to 30s", "from 0", "WEIGHT 1 to 65535"; empty: no number */
     const char *fallback; /* default as text */
     const char *doc;      /* one line */
 };

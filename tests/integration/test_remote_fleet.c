@@ -69,6 +69,11 @@ static void test_killed_and_back(void **unused)
         long rc = afar_into(c, key[dies], SECONDS(10));
         assert_true(rc == BERTH_EUNSURE || rc == BERTH_ENOTNOW || rc == BERTH_ENODE);
         assert_true(afar_now() - from < MS(1900)); /* refused connections say so, before a request is given up */
+        struct berth_key both[] = {key_of(key[0]), key_of(key[1])};
+        uint8_t present[2] = {9, 9};
+        assert_true(berth_exists(c, both, 2, present, 0) < 0);
+        assert_int_equal(present[dies], 2);
+        assert_int_equal(present[1 - dies], 1); /* the other's answer stands */
         afar_again(dies);
         afar_reads_soon(c, key[dies], 100000);
         afar_settle();
@@ -177,6 +182,10 @@ static void test_opens_not(void **unused)
     opens_not(url, -EACCES, "of the cluster 'berth'");
     snprintf(url, sizeof url, "%s?pool=64MiB", afar_address[0]);
     opens_not(url, -EINVAL, "'pool' is no setting");
+    opens_not("", -EINVAL, "the node's name is empty");
+    setenv("BERTH_NODE", "", 1);
+    opens_not(NULL, -EINVAL, "$BERTH_NODE is empty");
+    unsetenv("BERTH_NODE");
     snprintf(url, sizeof url, "%s?verify=sometimes", afar_address[0]);
     opens_not(url, -EINVAL, "verify");
     snprintf(url, sizeof url, "tcp://127.0.0.1:%u", afar_port());
