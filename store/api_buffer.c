@@ -196,6 +196,26 @@ bool pull_place(struct berth *b, const void *data, uint64_t size, struct pull_pl
 
 /* ---- the API ---- */
 
+#define CAN_BE_CUT "the memfd may be cut under the node: seal it with F_SEAL_SHRINK first"
+#define CAN_T_WRITE \
+    "the memfd is sealed against the node's writing (F_SEAL_WRITE, F_SEAL_FUTURE_WRITE): use one without, since what " \
+    "pulls bring is written there"
+
+/* Seals that the node needs, or that keep it from what it is to do. */
+static int check_seals(int fd, int seals)
+{
+    if (seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE)) {
+        return berth_fail(-EACCES, CAN_T_WRITE);
+    }
+    if (!(seals & F_SEAL_SHRINK) && seals & F_SEAL_SEAL) {
+        return berth_fail(-EPERM,
+                          "descriptor %d may be cut under the node and takes no seals any more: make the memory with "
+                          "memfd_create and MFD_ALLOW_SEALING, or berth_buffer_alloc",
+                          fd);
+    }
+    return seals & F_SEAL_SHRINK ? 0 : berth_fail(-EPERM, CAN_BE_CUT);
+}
+
 static int check_descriptor(int fd, uint64_t offset, size_t size)
 {
     struct stat st;
@@ -208,8 +228,9 @@ static int check_descriptor(int fd, uint64_t offset, size_t size)
         return berth_fail(-EACCES, "descriptor %d is not open for reading and writing: the node has to write there",
                           fd);
     }
-    if (!(seals & F_SEAL_SHRINK)) {
-        return berth_fail(-EPERM, "the memfd may be cut under the node: seal it with F_SEAL_SHRINK first");
+    int rc = check_seals(fd, seals);
+    if (rc) {
+        return rc;
     }
     if (fstat(fd, &st) != 0 || offset > (uint64_t)st.st_size || size > (uint64_t)st.st_size - offset) {
         return berth_fail(-EINVAL, "%zu bytes from %llu on are not in the memfd", size, (unsigned long long)offset);
@@ -256,8 +277,8 @@ static int check_arguments(struct berth *b, const void *data, size_t size, uint6
 
 static int fail_register(struct berth *b, int rc, const struct call_result *reply)
 {
-    if (rc == -EPERM) {
-        return berth_fail(rc, "the memfd may be cut under the node: seal it with F_SEAL_SHRINK first");
+    if (rc == -EPERM || rc == -EACCES) { /* a seal was set meanwhile, or could be seen at the node only */
+        return berth_fail(rc, rc == -EPERM ? CAN_BE_CUT : CAN_T_WRITE);
     }
     if (rc == -EINVAL) {
         return berth_fail(rc, "the node can't map that: a memfd on pages of 4 KiB, large enough, is needed");
