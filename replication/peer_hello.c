@@ -103,8 +103,6 @@ static int32_t differs(struct peer *p)
                  us->node, them->node);
         return BERTH_EVERSION;
     }
-    if (them->version_max < WIRE_VERSION_MEMORY)
-        return 0; /* it does not say, and has no version in common with us */
     bool removals = us->tombstone_ns != them->tombstone_ns;
     if (!removals && us->fresh_ns == them->fresh_ns)
         return 0;
@@ -113,6 +111,22 @@ static int32_t differs(struct peer *p)
              removals ? "tombstones" : "fresh", seconds(a, removals ? us->tombstone_ns : us->fresh_ns), us->node,
              seconds(b, removals ? them->tombstone_ns : them->fresh_ns), them->node);
     return BERTH_EVERSION;
+}
+
+/* A client is no member: what only members have would be taken for one's by whoever reads it later. */
+static int32_t overstates(struct peer *p)
+{
+    const struct peer_identity *them = &p->other;
+    const char *what = them->revision       ? "a member list's revision"
+                       : them->tombstone_ns ? "'tombstones'"
+                       : them->fresh_ns     ? "'fresh'"
+                       : them->pool_bytes   ? "a pool"
+                                            : NULL;
+    if (!them->client || !what)
+        return 0;
+    snprintf(p->text, sizeof p->text, "client '%.63s' says that it has %s: only members have one, a client says 0",
+             them->node, what);
+    return -EPROTO;
 }
 
 /* Why the other side can't be a peer: 0, or the code of the refusal, and p->text. */
@@ -137,7 +151,8 @@ static int32_t unfit(struct peer *p)
         snprintf(why, room, "'%s' and '%s' have the same region: a node is no peer of its own", us->node, them->node);
         return -EADDRINUSE;
     }
-    int32_t other = differs(p);
+    int32_t other = overstates(p);
+    other = other ? other : differs(p);
     if (other)
         return other;
     bool fits = them->client ? !them->address[0] : address_reachable(them->address);
@@ -156,8 +171,12 @@ static uint16_t common_version(struct peer *p)
     uint16_t most = us->version_max < them->version_max ? us->version_max : them->version_max;
     if (most >= us->version_min && most >= them->version_min)
         return most;
-    snprintf(p->text, sizeof p->text, "no common version: '%s' speaks %u to %u, '%s' %u to %u", us->node,
-             us->version_min, us->version_max, them->node, them->version_min, them->version_max);
+    if (p->config.dials)
+        snprintf(p->text, sizeof p->text, "'%s' chose version %u, '%s' offered %u to %u", them->node, them->version_max,
+                 us->node, us->version_min, us->version_max);
+    else
+        snprintf(p->text, sizeof p->text, "no common version: '%s' speaks %u to %u, '%s' %u to %u", us->node,
+                 us->version_min, us->version_max, them->node, them->version_min, them->version_max);
     return 0;
 }
 
@@ -182,13 +201,8 @@ static void up(struct peer *p, uint16_t version, uint64_t features)
     c->features = features;
 }
 
-static void welcome(struct peer *p)
+static void welcome(struct peer *p, uint16_t version)
 {
-    uint16_t version = common_version(p);
-    if (!version) {
-        refuse(p, BERTH_EFORMAT);
-        return;
-    }
     struct wire_message m = greeting(&p->config.self, WIRE_WELCOME);
     m.hello.version_min = m.hello.version_max = version;
     m.hello.features &= p->other.features;
@@ -196,18 +210,14 @@ static void welcome(struct peer *p)
     up(p, version, m.hello.features);
 }
 
-static void welcomed(struct peer *p)
+static void welcomed(struct peer *p, uint16_t version)
 {
     const struct peer_identity *us = &p->config.self, *them = &p->other;
-    if (them->version_max < us->version_min || them->version_max > us->version_max) {
-        snprintf(p->text, sizeof p->text, "'%s' chose version %u, '%s' offered %u to %u", them->node, them->version_max,
-                 us->node, us->version_min, us->version_max);
-        refuse(p, BERTH_EFORMAT);
-    } else if (them->features & ~us->features) {
+    if (them->features & ~us->features) {
         snprintf(p->text, sizeof p->text, "'%s' chose features that '%s' did not offer", them->node, us->node);
         refuse(p, BERTH_EFORMAT);
     } else {
-        up(p, them->version_max, them->features);
+        up(p, version, them->features);
     }
 }
 
@@ -221,13 +231,15 @@ void peer_greeted(struct peer *p)
         return;
     }
     learn(p);
-    int32_t code = unfit(p);
+    /* The version comes first: what another one means by the rest is not known here. */
+    uint16_t version = common_version(p);
+    int32_t code = version ? unfit(p) : BERTH_EFORMAT;
     if (code)
         refuse(p, code);
     else if (p->config.dials)
-        welcomed(p);
+        welcomed(p, version);
     else
-        welcome(p);
+        welcome(p, version);
 }
 
 void peer_refused(struct peer *p)

@@ -197,7 +197,7 @@ bool pull_place(struct berth *b, const void *data, uint64_t size, struct pull_pl
 /* ---- the API ---- */
 
 #define CAN_BE_CUT "the memfd may be cut under the node: seal it with F_SEAL_SHRINK first"
-#define CAN_T_WRITE \
+#define CAN_T_WRITE                                                                                                    \
     "the memfd is sealed against the node's writing (F_SEAL_WRITE, F_SEAL_FUTURE_WRITE): use one without, since what " \
     "pulls bring is written there"
 
