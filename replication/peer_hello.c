@@ -26,6 +26,7 @@ static struct wire_message greeting(const struct peer_identity *self, enum wire_
                                   .revision = self->revision,
                                   .tombstones = (uint64_t)self->tombstone_ns,
                                   .fresh = (uint64_t)self->fresh_ns,
+                                  .replaceable = self->replaceable,
                                   .largest = self->largest,
                                   .cluster = text_of(self->cluster),
                                   .node = text_of(self->node),
@@ -64,6 +65,7 @@ static void learn(struct peer *p)
                                 .revision = h->revision,
                                 .tombstone_ns = (int64_t)h->tombstones,
                                 .fresh_ns = (int64_t)h->fresh,
+                                .replaceable = h->replaceable,
                                 .features = h->features,
                                 .largest = h->largest,
                                 .version_min = h->version_min,
@@ -89,27 +91,41 @@ static const char *seconds(char out[32], int64_t ns)
 
 /* Settings that the guarantees need to be the same: a home with a shorter `tombstones` than a copy's owner would forget
  * a removal before that owner tells of its copy again, and the key would be back (rule 29); with another `fresh` one
- * node's copies are older than a reader on the other is promised (rule 27). Sentences stay below WIRE_SENTENCE_MAX. */
-static int32_t differs(struct peer *p)
+ * node's copies are older than a reader on the other is promised (rule 27), and where only one takes a namespace for
+ * replaceable, the other's copies are never told of again, and its puts end no older version.
+ * Sentences stay below WIRE_SENTENCE_MAX. */
+static bool settings_differ(struct peer *p)
 {
     const struct peer_identity *us = &p->config.self, *them = &p->other;
     char a[32], b[32];
+    bool removals = us->tombstone_ns != them->tombstone_ns;
+    if (removals || us->fresh_ns != them->fresh_ns)
+        snprintf(p->text, sizeof p->text,
+                 "'%s' is %s on '%.40s' and %s on '%.40s': it must be the same on all nodes: " REMEDY,
+                 removals ? "tombstones" : "fresh", seconds(a, removals ? us->tombstone_ns : us->fresh_ns), us->node,
+                 seconds(b, removals ? them->tombstone_ns : them->fresh_ns), them->node);
+    else if (us->replaceable != them->replaceable)
+        snprintf(
+            p->text, sizeof p->text,
+            "other namespaces are 'replaceable' on '%.40s' than on '%.40s', and they must be the same: declare all "
+            "on both, those too that a region has from before",
+            us->node, them->node);
+    else
+        return false;
+    return true;
+}
+
+static int32_t differs(struct peer *p)
+{
+    const struct peer_identity *us = &p->config.self, *them = &p->other;
     if (us->client || them->client)
         return 0;
-    if (us->revision != them->revision) {
-        snprintf(p->text, sizeof p->text,
-                 "the member lists of '%.40s' and '%.40s' differ: names, weights and 'homes' must be the same on all "
-                 "nodes: " REMEDY,
-                 us->node, them->node);
-        return BERTH_EVERSION;
-    }
-    bool removals = us->tombstone_ns != them->tombstone_ns;
-    if (!removals && us->fresh_ns == them->fresh_ns)
-        return 0;
+    if (us->revision == them->revision)
+        return settings_differ(p) ? BERTH_EVERSION : 0;
     snprintf(p->text, sizeof p->text,
-             "'%s' is %s on '%.40s' and %s on '%.40s': it must be the same on all nodes: " REMEDY,
-             removals ? "tombstones" : "fresh", seconds(a, removals ? us->tombstone_ns : us->fresh_ns), us->node,
-             seconds(b, removals ? them->tombstone_ns : them->fresh_ns), them->node);
+             "the member lists of '%.40s' and '%.40s' differ: names, weights and 'homes' must be the same on all "
+             "nodes: " REMEDY,
+             us->node, them->node);
     return BERTH_EVERSION;
 }
 
@@ -120,6 +136,7 @@ static int32_t overstates(struct peer *p)
     const char *what = them->revision       ? "a member list's revision"
                        : them->tombstone_ns ? "'tombstones'"
                        : them->fresh_ns     ? "'fresh'"
+                       : them->replaceable  ? "'replaceable' namespaces"
                        : them->pool_bytes   ? "a pool"
                                             : NULL;
     if (!them->client || !what)

@@ -52,8 +52,10 @@ const struct setting settings_table[] = {
         {"tombstones", "DURATION", "1h",
          "how long removals are remembered, the same on all nodes; who was away longer confirms its objects"},
     [SET_FRESH] = {"fresh", "DURATION", "60s", "how old news of a replaceable namespace may be, the same on all nodes"},
-    [SET_REPLACEABLE] = {"replaceable", "NAME[,NAME..]", "none",
-                         "namespaces where a put replaces, beside those of [namespace] sections; may be repeated"},
+    [SET_REPLACEABLE] =
+        {"replaceable", "NAME[,NAME..]", "none",
+         "namespaces where a put replaces, beside those of [namespace] sections; may be repeated; the same on "
+         "all nodes"},
 };
 const unsigned settings_count = sizeof settings_table / sizeof *settings_table;
 _Static_assert(SETTINGS <= sizeof((struct settings *)0)->source / sizeof((struct settings *)0)->source[0], "source");

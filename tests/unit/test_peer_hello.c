@@ -119,7 +119,7 @@ static void alike(void)
     }
 }
 
-/* Members with another `tombstones` or `fresh` refuse each other, and both say which, and what to do. */
+/* Members with other `tombstones`, `fresh` or replaceable namespaces refuse each other, and both say which, and what to do. */
 static void test_memory(void **unused)
 {
     (void)unused;
@@ -130,6 +130,14 @@ static void test_memory(void **unused)
     alike();
     p.config[0].self.fresh_ns = INT64_C(1000000000);
     expect_refused(BERTH_EVERSION, "'fresh' is 60s on 'node-b' and 1s on 'node-a'", remedy);
+    alike();
+    p.config[1].self.replaceable = 5;
+    expect_refused(BERTH_EVERSION, "other namespaces are 'replaceable' on 'node-b' than on 'node-a'",
+                   "those too that a region has from before");
+    alike();
+    p.config[0].self.replaceable = p.config[1].self.replaceable = 5;
+    pair_up(&p);
+    pair_close(&p);
     alike();
     p.config[0].self.revision = 5;
     expect_refused(BERTH_EVERSION, "the member lists of 'node-b' and 'node-a' differ", remedy);
@@ -274,8 +282,9 @@ static void test_client(void **unused)
 static void test_client_overstates(void **unused)
 {
     (void)unused;
-    static const char *const word[] = {"a member list's revision", "'tombstones'", "'fresh'", "a pool"};
-    for (unsigned i = 0; i < 4; i++) {
+    static const char *const word[] = {"a member list's revision", "'tombstones'", "'fresh'", "a pool",
+                                       "'replaceable' namespaces"};
+    for (unsigned i = 0; i < 5; i++) {
         pair_init(&p);
         struct peer_identity *c = &p.config[0].self;
         c->client = true;
@@ -284,6 +293,7 @@ static void test_client_overstates(void **unused)
         c->revision = i == 0;
         c->tombstone_ns = i == 1 ? INT64_MAX : 0;
         c->fresh_ns = i == 2;
+        c->replaceable = i == 4 ? 77 : 0;
         expect_refused(-EPROTO, "client 'node-a' says that it has", word[i]);
     }
 }
@@ -305,7 +315,8 @@ static void test_version_first(void **unused)
             alike();
             struct peer_identity *o = &p.config[0].self;
             o->version_min = o->version_max = (uint16_t)other;
-            o->tombstone_ns = o->fresh_ns = other == 1 ? 0 : o->fresh_ns;
+            if (other == 1) /* its HELLO has neither */
+                o->tombstone_ns = o->fresh_ns = 0;
             o->revision = what == 0;
             if (what == 1)
                 snprintf(o->cluster, sizeof o->cluster, "other");
