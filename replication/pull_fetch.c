@@ -157,6 +157,7 @@ static void fetch_go(struct puller *p, struct fetch *f)
     fetch_phase(p, f, PULL_REGISTER);
     f->state = FETCH_RESERVE;
     f->reserving = true;
+    f->full_since = f->full_since ? f->full_since : p->mono;
     out_add(p, &f->reserve, CMD_PULL_RESERVE);
 }
 
@@ -252,6 +253,7 @@ static bool pause_fetch(struct puller *p, struct fetch *f, int told)
     }
     memset(f->avoid, 0, sizeof f->avoid);
     f->worst = 0;
+    f->full_since = 0;
     bool later = promote(f);
     if (later || f->lost) { /* what was under way may have missed what came before the loss */
         f->last_look = f->lost;
@@ -497,8 +499,30 @@ static bool removed_since(struct puller *p, struct fetch *f, int status)
     return true;
 }
 
-/* Room is waited for as by a put: to the deadline. Without one it is not: what is pinned or held may never go, and may
- * be what the same call has brought. */
+/* When an item without a deadline has waited long enough. Room may have been lacking before it came: its time is its
+ * own, whoever it shares the reservation with. */
+static int64_t room_end(const struct fetch *f, const struct item *i)
+{
+    return (i->came > f->full_since ? i->came : f->full_since) + PULL_ROOM_NS;
+}
+
+static bool for_ever(const struct fetch *f, const struct item *i)
+{
+    return i->request->deadline == INT64_MAX && i->round <= f->round;
+}
+
+int64_t fetch_room_until(const struct puller *p, const struct fetch *f)
+{
+    int64_t until = p->mono + PULL_ROOM_NS;
+    for (const struct list *n = f->items.next; n != &f->items; n = n->next) {
+        const struct item *i = CONTAINER(n, struct item, node);
+        int64_t end = for_ever(f, i) ? room_end(f, i) : until;
+        until = end < until ? end : until;
+    }
+    return until;
+}
+
+/* Room is waited for as by a put: to the deadline, and without one for PULL_ROOM_NS. */
 static bool wait_for_room(struct puller *p, struct fetch *f, int status)
 {
     if (status != -EAGAIN) {
@@ -507,7 +531,7 @@ static bool wait_for_room(struct puller *p, struct fetch *f, int status)
     for (struct list *n = f->items.next, *next; n != &f->items; n = next) {
         next = n->next;
         struct item *i = CONTAINER(n, struct item, node);
-        if (i->request->deadline == INT64_MAX && i->round <= f->round) {
+        if (for_ever(f, i) && p->mono >= room_end(f, i)) {
             fetch_detach(p, f, i, BERTH_EFULL);
         }
     }
@@ -528,6 +552,7 @@ void fetch_reserved(struct puller *p, const struct pull_event *ev)
     }
     f->reserving = false;
     f->reserved = ev->status == 0;
+    f->full_since = ev->status == -EAGAIN ? f->full_since : 0;
     f->target = (struct pull_target){.kind = PULL_REPLICA, .name = ev->token};
     if (f->state == FETCH_QUIET) {
         fetch_quiet(p, f);
