@@ -119,7 +119,8 @@ static void alike(void)
     }
 }
 
-/* Members with other `tombstones`, `fresh` or replaceable namespaces refuse each other, and both say which, and what to do. */
+/* Members with other `tombstones`, `fresh` or replaceable namespaces refuse each other, and both say which, and what to
+ * do. */
 static void test_memory(void **unused)
 {
     (void)unused;

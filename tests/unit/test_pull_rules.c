@@ -225,7 +225,7 @@ static void room_is_waited_for(void **state)
     expect_done(3, 0);
 }
 
-/* Nobody wants it any more when the time is over; who comes before that waits for no second time that is not its own. */
+/* Nobody wants it any more when the time is over; who comes before that waits for its own time and no longer. */
 static void room_that_nobody_waits_for(void **state)
 {
     (void)state;
