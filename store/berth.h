@@ -280,7 +280,7 @@ BERTH_API int berth_abort(struct berth *b, struct berth_draft *d, size_t n);
  * filled), BERTH_EFULL, BERTH_EINDEXFULL, BERTH_EHASH (no room for the copy here: as berth_put has them), -ENOMEM.
  * Room is waited for until the deadline: -ETIMEDOUT with the figures of BERTH_EFULL; with BERTH_FOREVER for a second
  * only, since what keeps it may be what the caller itself has pinned. An owner lends one node `lease-quota` bytes at a
- * time: what is above it is waited for. */
+ * time, or one object that is larger: what is above it is waited for. */
 BERTH_API int berth_get(struct berth *b, struct berth_key key, struct berth_view *view, unsigned flags,
                         int64_t deadline);
 

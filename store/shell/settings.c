@@ -46,7 +46,8 @@ const struct setting settings_table[] = {
                    "all nodes, this one included, the same list on each; may be repeated"},
     [SET_HOMES] = {"homes", "N", "2", "nodes that know where a key is, 1 to 3; at most as many as there are"},
     [SET_LEASE] = {"lease", "DURATION", "5s", "how long a peer may read an object that it was given; at most 30s"},
-    [SET_LEASE_QUOTA] = {"lease-quota", "SIZE|PERCENT", "50%", "most that one peer may have leased"},
+    [SET_LEASE_QUOTA] = {"lease-quota", "SIZE|PERCENT", "50%",
+                         "most that one peer may have leased; one larger object alone"},
     [SET_VERIFY] = {"verify", "always|1/N|lease", "always", "which objects from peers have their checksum verified"},
     [SET_TOMBSTONES] =
         {"tombstones", "DURATION", "1h",
