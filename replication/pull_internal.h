@@ -317,7 +317,9 @@ void rpc_free(struct puller *p, struct rpc *r);
 void releases_flush(struct puller *p);
 
 /* ---- pull_wait.c ---- */
-bool fetch_wanted(const struct fetch *f);                                /* somebody waits for this round of it */
+bool fetch_wanted(const struct fetch *f); /* somebody waits for this round of it */
+/* After a reservation that came to nothing: whether it goes on to wait, or has ended, for want of room (-EAGAIN). */
+bool fetch_waits_for_room(struct puller *p, struct fetch *f, int status);
 int64_t fetch_room_until(const struct puller *p, const struct fetch *f); /* how long it may wait for room now */
 bool fetch_hold(struct fetch *f); /* sets and gives f->hold: all who wait are behind a run's known part */
 void fetch_detach(struct puller *p, struct fetch *f, struct item *i, int status);
