@@ -424,6 +424,11 @@ static void three_keys(void)
     berthds_quiet();
 }
 
+static bool is_past(void *time)
+{
+    return berth_deadline(0) >= *(const int64_t *)time;
+}
+
 static void test_away_for_long(void **unused)
 {
     (void)unused;
@@ -446,9 +451,31 @@ static void test_away_for_long(void **unused)
     berthds_end();
 }
 
-static bool is_past(void *time)
+/* A node that has been confirmed was in touch: should it be killed at once, it is not away for long again, and what it
+ * has put since is not asked about. */
+static void test_killed_once_confirmed(void **unused)
 {
-    return berth_deadline(0) >= *(const int64_t *)time;
+    char key[16];
+    unsigned from = 0;
+    (void)unused;
+    berthds_start(3, 2, "4s", "60s"); /* what is noted in passing is a 16th of that too old at most */
+    put(1, "first");
+    berthds_quiet();
+    berthds_kill(1);
+    int64_t until = berth_deadline(SECONDS(5)); /* the time itself is what it is about */
+    assert_true(eventually(is_past, &until, BERTHDS_SOON_MS));
+    berthds_again(1);
+    assert_true(daemon_says(&berthds.d[1], "homes have confirmed", BERTHDS_SOON_MS));
+    name_key(key, "since", &from);
+    put(1, key);
+    put(1, "last"); /* the note's commit is no later than this one's */
+    berthds_kill(1);
+    berthds_again(1);
+    assert_int_equal(get(1, key, 0), 0);
+    assert_int_equal(daemon_number(berthds.b[1], "home.held"), 0);
+    berthds_quiet();
+    assert_int_equal(get(1, key, 0), 0);
+    berthds_end();
 }
 
 /* All are stopped for longer than removals are remembered: nobody could confirm anything, and nothing is lost; what was
@@ -501,11 +528,17 @@ static void test_asleep_for_long(void **unused)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_remover_is_killed), cmocka_unit_test(test_homes_restart),
-        cmocka_unit_test(test_copies_go),         cmocka_unit_test(test_put_after_removal),
-        cmocka_unit_test(test_hold_on_a_copy),    cmocka_unit_test(test_two_puts),
-        cmocka_unit_test(test_leases_end),        cmocka_unit_test(test_away_for_long),
-        cmocka_unit_test(test_asleep_for_long),   cmocka_unit_test(test_all_away_for_long),
+        cmocka_unit_test(test_remover_is_killed),
+        cmocka_unit_test(test_homes_restart),
+        cmocka_unit_test(test_copies_go),
+        cmocka_unit_test(test_put_after_removal),
+        cmocka_unit_test(test_hold_on_a_copy),
+        cmocka_unit_test(test_two_puts),
+        cmocka_unit_test(test_leases_end),
+        cmocka_unit_test(test_away_for_long),
+        cmocka_unit_test(test_killed_once_confirmed),
+        cmocka_unit_test(test_asleep_for_long),
+        cmocka_unit_test(test_all_away_for_long),
     };
     if (argc > 1) {
         cmocka_set_test_filter(argv[1]);
