@@ -175,6 +175,18 @@ static bool recall(struct node *n, struct lease *l)
     return true;
 }
 
+void leases_recall_slot(struct node *n, uint32_t slot)
+{
+    uint32_t at = n->lease.slot[slot].first;
+    for (uint32_t i = 0; at && i < LEASE_RECALLS; i++) {
+        struct lease *l = &n->lease.entry[at - 1];
+        at = l->after;
+        if (!(l->flags & (LEASE_RECALLED | LEASE_GONE | LEASE_RELEASED)) && !recall(n, l)) {
+            return;
+        }
+    }
+}
+
 bool leases_recall_oldest(struct node *n)
 {
     return n->lease.oldest != LEASE_NONE && recall(n, &n->lease.entry[n->lease.oldest]);

@@ -395,6 +395,44 @@ static void test_leases_end(void **unused)
     berthds_end();
 }
 
+static void *third; /* registered with n2, so that nothing comes into its pool */
+
+static long third_gets(const char *key)
+{
+    return berth_get_into(berthds.b[2], key_of(key), third, BYTES, BERTH_PEERS, berth_deadline(SECONDS(5)));
+}
+
+static bool is_nowhere(void *key)
+{
+    return third_gets(key) == -ENOENT;
+}
+
+/* Neither home nor remover: it has heard of nothing, and of its lease the owner says that it is over. Each of its reads
+ * uses that again, so that it would last for the whole 5 s. */
+static void test_leases_of_others_end(void **unused)
+{
+    char key[16];
+    unsigned from = 0;
+    uint32_t id;
+    (void)unused;
+    berthds_start(3, 1, "1h", "60s");
+    assert_int_equal(berth_buffer_alloc(berthds.b[2], BYTES, &third, &id), 0);
+    for (unsigned remover = 0; remover < 2; remover++) { /* the owner itself, or a node that the home hears it from */
+        do {
+            snprintf(key, sizeof key, "third/%u", from++);
+        } while (!berthds_home(0, key_of(key)));
+        put(0, key);
+        berthds_quiet();
+        assert_int_equal(third_gets(key), BYTES);
+        if (remover) {
+            assert_int_equal(get(1, key, BERTH_PEERS), 0);
+        }
+        assert_int_equal(berth_remove(berthds.b[remover], key_of(key), NULL), 0);
+        assert_true(eventually(is_nowhere, key, 2000));
+    }
+    berthds_end();
+}
+
 /* ---- away for long ---- */
 
 /* A key whose homes are n0 and n2. */
@@ -528,17 +566,12 @@ static void test_asleep_for_long(void **unused)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_remover_is_killed),
-        cmocka_unit_test(test_homes_restart),
-        cmocka_unit_test(test_copies_go),
-        cmocka_unit_test(test_put_after_removal),
-        cmocka_unit_test(test_hold_on_a_copy),
-        cmocka_unit_test(test_two_puts),
-        cmocka_unit_test(test_leases_end),
-        cmocka_unit_test(test_away_for_long),
-        cmocka_unit_test(test_killed_once_confirmed),
-        cmocka_unit_test(test_asleep_for_long),
-        cmocka_unit_test(test_all_away_for_long),
+        cmocka_unit_test(test_remover_is_killed), cmocka_unit_test(test_homes_restart),
+        cmocka_unit_test(test_copies_go),         cmocka_unit_test(test_put_after_removal),
+        cmocka_unit_test(test_hold_on_a_copy),    cmocka_unit_test(test_two_puts),
+        cmocka_unit_test(test_leases_end),        cmocka_unit_test(test_leases_of_others_end),
+        cmocka_unit_test(test_away_for_long),     cmocka_unit_test(test_killed_once_confirmed),
+        cmocka_unit_test(test_asleep_for_long),   cmocka_unit_test(test_all_away_for_long),
     };
     if (argc > 1) {
         cmocka_set_test_filter(argv[1]);
