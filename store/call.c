@@ -138,7 +138,7 @@ static struct call *list_find(struct calls *e, uint64_t id)
 
 /* The node sets node_sleeping, then looks at the ring once more; here the ring was filled first. One of the two sees
  * the other. Taking the flag down spares the callers that come before the node is awake another bell. */
-static void ring_bell(struct berth *b)
+void calls_bell(struct berth *b)
 {
     atomic_thread_fence(memory_order_seq_cst);
     if (atomic_load_explicit(&b->ring->node_sleeping, memory_order_relaxed) &&
@@ -169,8 +169,8 @@ void calls_push(struct berth *b)
         pushed = true;
     }
     e->unsent = c;
-    if (pushed) {
-        ring_bell(b);
+    if (pushed && !e->quiet) {
+        calls_bell(b);
     }
 }
 
@@ -412,7 +412,7 @@ int calls_resume(struct berth *b)
     e->unsent = e->first;
     e->next_limit = 0;
     calls_push(b);
-    ring_bell(b);
+    calls_bell(b);
     return 0;
 }
 
@@ -436,11 +436,15 @@ static bool is_finished(void *arg)
 
 int call_run(struct berth *b, struct call *c, struct call_result *r, call_take *take, void *arg)
 {
+    int cancel;
     *r = (struct call_result){.take = take, .arg = arg};
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel); /* a cancelled thread would keep the lock */
     c->done = finish;
     c->arg = r;
     pthread_mutex_lock(&b->lock);
+    b->calls.quiet = b->server != NULL; /* who waits does the node's work, or rings before it sleeps */
     int rc = call_submit(b, c);
+    b->calls.quiet = false;
     if (rc) {
         r->status = take ? take(b, arg, rc, NULL, 0) : rc;
     }
@@ -448,5 +452,6 @@ int call_run(struct berth *b, struct call *c, struct call_result *r, call_take *
     if (rc == 0) {
         calls_wait(b, r, is_finished, r, INT64_MAX);
     }
+    pthread_setcancelstate(cancel, NULL);
     return r->status;
 }

@@ -80,8 +80,10 @@ struct calls {
     bool few_cpus;          /* two or one: spinning for another node's answer takes the CPU that it needs */
     struct waiter *waiters;
     const void *leading; /* what the one who leads waits for */
-    bool dozing;         /* and whether it is in poll, until .. */
+    bool dozing;         /* and whether it is in poll, .. */
+    bool driving;        /* .. or does the node's work, until .. */
     int64_t look;        /* .. this */
+    bool quiet;          /* what is pushed now needs no bell: who pushes waits for it */
     struct ring_end requests;
     struct kept_fd socket, wake_fd, doorbell;
 
@@ -143,6 +145,8 @@ bool calls_drain(struct berth *b);
 bool calls_lost(const struct berth *b);
 /* Under the lock: whoever leads looks again, if it dozes. */
 void calls_poke(struct berth *b);
+/* Wakes the node, if it sleeps. */
+void calls_bell(struct berth *b);
 /* Under the lock: moves unsent calls into the ring, as many as fit. */
 void calls_push(struct berth *b);
 /* Under the lock: gives up what has waited long enough. */

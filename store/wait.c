@@ -1,6 +1,7 @@
 /* wait.c: waiting for replies: one thread leads and completes everybody's calls, the others sleep. */
 #include "store/call.h"
 #include "store/client.h"
+#include "store/shell/server.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -14,6 +15,7 @@
 
 #define SPIN_MIN_NS INT64_C(2000)
 #define ROOM_NS INT64_C(1000000) /* nobody rings when the request ring gets room: look again after this */
+#define DRIVE_NS INT64_C(1000000000)
 #define BACKOFF_FIRST_NS INT64_C(2000000)
 #define BACKOFF_MAX_NS INT64_C(200000000)
 #define JOIN_NS INT64_C(2000000000) /* how long one try to attach again waits for the node's answer */
@@ -52,6 +54,9 @@ bool calls_lost(const struct berth *b)
 void calls_poke(struct berth *b)
 {
     uint64_t one = 1;
+    if (b->calls.driving) {
+        server_poke(b->server);
+    }
     if (b->calls.dozing && !calls_lost(b) && write(b->calls.wake_fd.fd, &one, sizeof one) < 0) {
         return; /* full: poll returns anyway */
     }
@@ -318,6 +323,50 @@ static void tend(struct berth *b)
     pthread_mutex_unlock(&b->lock);
 }
 
+/* ---- doing the node's work ---- */
+
+struct driven {
+    struct berth *b;
+    bool (*ready)(void *arg);
+    void *arg;
+};
+
+static bool drive_over(void *arg)
+{
+    const struct driven *d = arg;
+    return reply_there(&d->b->calls) || d->ready(d->arg);
+}
+
+static void set_driving(struct berth *b, bool driving)
+{
+    pthread_mutex_lock(&b->lock);
+    b->calls.driving = driving;
+    pthread_mutex_unlock(&b->lock);
+}
+
+/* An embedded node whose thread sleeps: who waits does its work. Now and then a look whether the node has hung up, which
+ * nothing else would show here. */
+static bool drive(struct berth *b, bool (*ready)(void *arg), void *arg, int64_t until)
+{
+    struct calls *e = &b->calls;
+    struct driven d = {.b = b, .ready = ready, .arg = arg};
+    if (!b->server || e->state != CALLS_UP) {
+        return false;
+    }
+    int64_t now = client_now();
+    pthread_mutex_lock(&b->lock);
+    int64_t look = next_look(e, until, now);
+    e->look = look = look < now + DRIVE_NS ? look : now + DRIVE_NS;
+    e->driving = true;
+    pthread_mutex_unlock(&b->lock);
+    bool drove = server_drive(b->server, drive_over, &d, look);
+    set_driving(b, false);
+    if (drove && client_now() >= look) {
+        look_at_socket(b);
+    }
+    return drove;
+}
+
 static void set_leading(struct berth *b, const void *key)
 {
     pthread_mutex_lock(&b->lock);
@@ -334,6 +383,11 @@ static void lead(struct berth *b, bool (*ready)(void *arg), void *arg, int64_t u
         if (until != INT64_MAX && client_now() >= until) {
             return;
         }
+        if (drive(b, ready, arg, until)) {
+            tend(b);
+            continue;
+        }
+        calls_bell(b);
         if (!spin(b, until)) {
             doze(b, ready, arg, until);
             tend(b);
@@ -344,6 +398,8 @@ static void lead(struct berth *b, bool (*ready)(void *arg), void *arg, int64_t u
 void calls_wait(struct berth *b, const void *key, bool (*ready)(void *arg), void *arg, int64_t until)
 {
     bool alone = true;
+    int cancel;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel); /* a cancelled thread would keep the lead, or the node */
     while (!ready(arg) && (until == INT64_MAX || client_now() < until)) {
         if (pthread_mutex_trylock(&b->calls.drain) == 0) {
             set_leading(b, key);
@@ -351,6 +407,7 @@ void calls_wait(struct berth *b, const void *key, bool (*ready)(void *arg), void
             set_leading(b, NULL);
             pthread_mutex_unlock(&b->calls.drain);
         } else {
+            calls_bell(b);
             follow(b, key, ready, arg, until);
         }
         alone = false;
@@ -358,6 +415,7 @@ void calls_wait(struct berth *b, const void *key, bool (*ready)(void *arg), void
     if (!alone) {
         pass_on(b);
     }
+    pthread_setcancelstate(cancel, NULL);
 }
 
 void calls_poll(struct berth *b, bool socket_too)

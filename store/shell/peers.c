@@ -345,7 +345,7 @@ bool peers_turn(struct peers *p)
 {
     if (!p)
         return false;
-    int64_t now = peers_mono(p);
+    int64_t now = p->client ? peers_mono(p) : p->server->now.mono; /* of this pass */
     bool any = p->readable || p->again;
     if (!any && p->due > now) {
         p->heard = false;

@@ -437,6 +437,7 @@ int server_create(struct server **out, const struct settings *settings, char *wh
     }
     s->settings = *settings;
     s->timer_fd = -1;
+    s->drive_until = INT64_MAX;
     for (unsigned i = 0; i < 4; i++)
         s->ro_fds[i] = -1;
     pthread_mutex_init(&s->connect_lock, NULL);
