@@ -206,7 +206,7 @@ static struct request *request_new(struct puller *p, const struct pull_request *
     r->timer.kind = TIMER_REQUEST;
     list_init(&r->flows);
     for (uint32_t i = 0; i < n; i++) {
-        r->items[i] = (struct item){.request = r, .index = i, .joined = p->mono};
+        r->items[i] = (struct item){.request = r, .index = i, .joined = p->mono, .came = p->mono};
         r->items[i].released = !(in->flags & PULL_PREFIX);
         r->results[i].member = PULL_MEMBER_NONE;
     }

@@ -7,7 +7,9 @@
  * Conventions. A call returns 0 or a positive count, or a negative error: an errno value, or one of enum
  * berth_error_code beyond -4095; berth_error() has the name, the number, a sentence and figures. Output parameters are
  * written only on success, unless a call says otherwise. Deadlines are absolute CLOCK_MONOTONIC nanoseconds, or
- * BERTH_NOW, or BERTH_FOREVER. Sizes are bytes. Unknown flags are refused with -EINVAL, those reserved for later
+ * BERTH_NOW, or BERTH_FOREVER. Where the caller's own node does not answer a call ends 50 ms after its deadline at
+ * most, 100 ms where it asks twice, and -ETIMEDOUT leaves open whether the node does yet what it was asked; memory that
+ * an embedded node or a thread of tcp: writes into is waited for until it is quiet. Sizes are bytes. Unknown flags are refused with -EINVAL, those reserved for later
  * versions with -EOPNOTSUPP. Option structures begin with their size, set it to sizeof. A handle serves many threads;
  * any thread may release any view. After fork the child's copy of a handle answers BERTH_EFORKED: open another. After a
  * node came back with another pool, or with another lookup, every call on the handle but berth_close and berth_release
@@ -238,8 +240,9 @@ BERTH_API int berth_namespace(struct berth *b, const char *name, uint32_t *ns);
  * as the setting `fresh` says (BERTH_FRESH asks for the newest). Returns 0 or BERTH_KEPT.
  * Errors: -EINVAL (an argument, or the key's namespace id is none of this node), -E2BIG (larger than any object can
  * be; the sentence says the limit), BERTH_EFULL (figures: asked, free, largest, pinned), BERTH_EQUOTA (figures:
- * asked, quota, had), BERTH_EINDEXFULL, BERTH_EREADONLY, BERTH_EHASH, BERTH_ENODE, -ETIMEDOUT; with BERTH_PUBLISHED
- * also BERTH_EUNPUBLISHED and BERTH_EVERSION (it has been removed or replaced since): it has been put all the same. */
+ * asked, quota, had), BERTH_EINDEXFULL, BERTH_EREADONLY, BERTH_EHASH, BERTH_ENODE, -ETIMEDOUT (deadline; with
+ * figures for want of room, without them the node did not answer in time and may put it yet); with BERTH_PUBLISHED also
+ * BERTH_EUNPUBLISHED and BERTH_EVERSION (it has been removed or replaced since): then it has been put all the same. */
 BERTH_API int berth_put(struct berth *b, struct berth_key key, const void *data, size_t size,
                         const struct berth_put_opts *opts);
 
@@ -284,7 +287,7 @@ BERTH_API int berth_abort(struct berth *b, struct berth_draft *d, size_t n);
  * user's node may not be filled), and of the copy here BERTH_EFULL, BERTH_EINDEXFULL, BERTH_EHASH, -ENOMEM. Room is
  * waited for until the deadline: -ETIMEDOUT with the figures of BERTH_EFULL; with BERTH_FOREVER for a second only,
  * since what keeps it may be what the caller itself has pinned. An owner lends one node `lease-quota` bytes at a
- * time: what is above it is waited for. */
+ * time, or one object that is larger: what is above it is waited for. */
 BERTH_API int berth_get(struct berth *b, struct berth_key key, struct berth_view *view, unsigned flags,
                         int64_t deadline);
 

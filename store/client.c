@@ -263,6 +263,7 @@ static void drop_fds(struct berth *b)
     fd_drop(&b->calls.wake_fd);
     fd_drop(&b->calls.doorbell);
     fd_drop(&b->calls.socket);
+    fd_drop(&b->calls.joining);
 }
 
 /* Whatever stage opening has reached. */
@@ -311,6 +312,7 @@ static const char *why_unreachable(int error)
 {
     return error == ENOENT         ? "the socket does not exist"
            : error == ECONNREFUSED ? "nobody listens at the socket"
+           : error == EAGAIN       ? "it takes no connection in time"
                                    : strerror(error);
 }
 
@@ -320,7 +322,7 @@ static int connect_path(struct berth *b, const char *path)
     if (n < 1 || n >= (int)sizeof b->path) {
         return berth_fail(-EINVAL, "a socket path of %d bytes: 1 to %zu are possible", n, sizeof b->path - 1);
     }
-    int fd = attach_connect(b->path, 0);
+    int fd = attach_connect(b->path, b->timeout_ns);
     if (fd == -EMFILE || fd == -ENFILE) {
         return attach_fail_descriptors(fd);
     }
@@ -339,7 +341,7 @@ static int connect_default(struct berth *b)
     const char *denied = NULL;
     unsigned n = where_sockets(list);
     for (unsigned i = 0; i < n; i++) {
-        int fd = where_trusted(list[i]) ? attach_connect(list[i], 0) : -ENOENT;
+        int fd = where_trusted(list[i]) ? attach_connect(list[i], b->timeout_ns) : -ENOENT;
         if (fd >= 0) {
             memcpy(b->path, list[i], sizeof b->path);
             return fd;

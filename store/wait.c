@@ -18,6 +18,7 @@
 #define DRIVE_NS INT64_C(1000000000)
 #define BACKOFF_FIRST_NS INT64_C(2000000)
 #define BACKOFF_MAX_NS INT64_C(200000000)
+#define JOIN_NS INT64_C(2000000000) /* how long one try to attach again waits for the node's answer */
 
 static struct timespec to_timespec(int64_t ns)
 {
@@ -163,8 +164,9 @@ static int64_t next_look(const struct calls *e, int64_t until, int64_t now)
     if (e->state == CALLS_UP && e->unsent && now + ROOM_NS < until) {
         until = now + ROOM_NS;
     }
-    if (e->state == CALLS_DOWN && e->next_try < until) {
-        until = e->next_try;
+    if (e->state == CALLS_DOWN) {
+        int64_t join = e->joining.fd < 0 ? e->next_try : e->join_until;
+        until = join < until ? join : until;
     }
     return e->broken ? now : until;
 }
@@ -238,7 +240,7 @@ static void doze(struct berth *b, bool (*ready)(void *arg), void *arg, int64_t u
     int64_t now = client_now();
     int64_t look = begin_doze(b, until, now);
     struct pollfd fds[2] = {{.fd = e->wake_fd.fd, .events = POLLIN},
-                            {.fd = e->state == CALLS_UP ? e->socket.fd : -1, .events = POLLIN}};
+                            {.fd = e->state == CALLS_UP ? e->socket.fd : e->joining.fd, .events = POLLIN}};
     if (!reply_there(e) && !ready(arg)) {
         struct timespec ts = to_timespec(look - now);
         ppoll(fds, 2, look == INT64_MAX ? NULL : &ts, NULL);
@@ -247,19 +249,45 @@ static void doze(struct berth *b, bool (*ready)(void *arg), void *arg, int64_t u
     if (fds[0].revents) {
         calls_quiet(b);
     }
-    if (fds[1].revents) {
+    if (fds[1].revents && e->state == CALLS_UP) {
         look_at_socket(b);
     }
+}
+
+/* What a try to attach again has come to: as attach_end has it, or -EAGAIN while it is under way. */
+static int join_step(struct berth *b, int64_t now)
+{
+    struct calls *e = &b->calls;
+    if (e->joining.fd < 0) {
+        int rc = now < e->next_try ? -EAGAIN : attach_begin(b);
+        if (rc < 0) {
+            return rc == -EAGAIN && now >= e->next_try ? -ECONNREFUSED : rc; /* its queue is full */
+        }
+        fd_keep(&e->joining, rc);
+        e->join_until = now + JOIN_NS;
+        return -EAGAIN;
+    }
+    int rc = fd_is_ours(&e->joining) ? attach_end(b, e->joining.fd) : -ECONNRESET;
+    if (rc == -EAGAIN && now < e->join_until) {
+        return rc;
+    }
+    attach_over(b);
+    if (rc == 1) {
+        e->joining = FD_NONE;
+    } else {
+        fd_drop(&e->joining);
+    }
+    return rc == -EAGAIN ? -ETIMEDOUT : rc;
 }
 
 /* Bounded by each call's own limit: there is no end to trying. */
 static void reconnect(struct berth *b, int64_t now)
 {
     struct calls *e = &b->calls;
-    if (e->state != CALLS_DOWN || now < e->next_try) {
+    int rc = e->state == CALLS_DOWN ? join_step(b, now) : -EAGAIN;
+    if (rc == -EAGAIN) {
         return;
     }
-    int rc = attach_again(b);
     pthread_mutex_lock(&b->lock);
     if (rc == 1) {
         ring_request_producer(&e->requests, b->ring);

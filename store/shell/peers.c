@@ -122,6 +122,7 @@ static void make_identity(struct peers *p)
     me->revision = p->revision;
     me->tombstone_ns = s->settings.tombstone_ns;
     me->fresh_ns = s->settings.fresh_ns;
+    me->replaceable = node_replaceable(s->node); /* no client can make a namespace replaceable: it stays so */
     struct member *own = &p->members[p->self];
     memcpy(own->region, me->region, sizeof own->region);
     own->region_id = me->region_id;

@@ -187,14 +187,16 @@ int32_t client_fit(const struct link *l, const struct peer_identity *other, char
     }
     if (c->state == CLIENT_GREETS) {
         snprintf(m->name, sizeof m->name, "%s", other->node);
+        c->fresh_ns = other->fresh_ns;
         return 0;
     }
     if (strcmp(m->name, other->node) != 0) {
         snprintf(why, size, "'%.63s' was looked for at %.80s, but '%.63s' is there", m->name, m->address, other->node);
         return -EADDRNOTAVAIL;
     }
-    if (other->revision != p->revision) {
-        snprintf(why, size, "'%s' has another list of members now: the client has to be opened again", other->node);
+    if (other->revision != p->revision || other->fresh_ns != c->fresh_ns) {
+        snprintf(why, size, "'%s' has another %s now: the client has to be opened again", other->node,
+                 other->revision != p->revision ? "list of members" : "setting `fresh`");
         c->changed = true;
         return BERTH_EVERSION;
     }

@@ -34,10 +34,11 @@ struct peers_client {
     int32_t status;              /* FAILED: negative .. */
     char why[TRANSPORT_WHY_MAX]; /* .. and the sentence */
     bool network;                /* hosts that are not this one may be connected to (peer-trust) */
-    bool changed;                /* a node has another list now */
+    bool changed;                /* a node has another list now, or another fresh_ns */
     bool again;                  /* members' flags have changed */
     struct member *learned;      /* total of them, when the first LISTED has come */
     uint32_t total, n_learned;
+    int64_t fresh_ns;             /* as the first node's WELCOME says: all nodes have the same */
     uint64_t revision;            /* as LISTED says */
     uint8_t homes;                /* of a key */
     struct client_member *member; /* READY: n_members */

@@ -9,6 +9,7 @@
 #include "replication/tcp_address.h"
 #include "store/shell/log.h"
 #include "store/shell/peers_client.h"
+#include "store/shell/trim.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -52,6 +53,7 @@ static struct link *link_make(struct peers *p, uint16_t wanted, bool incoming, i
 static void link_free(struct link *l)
 {
     TAILQ_REMOVE(&l->peers->links, l, entry);
+    trim_freed(l->peers->server);
     peer_destroy(l->peer);
     free(l->backlog);
     free(l->asked);

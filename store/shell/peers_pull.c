@@ -211,7 +211,7 @@ static int make_puller(struct taking *q)
                                  .max_leases = LEASES_AT_A_TIME,
                                  .max_lease_bytes = p->client ? CLIENT_LEASE_BYTES : s->region.pool.bytes,
                                  .read_bytes = READ_BYTES,
-                                 .fresh_ns = s->settings.fresh_ns,
+                                 .fresh_ns = p->client ? p->client->fresh_ns : s->settings.fresh_ns,
                                  .window_bytes = 4 * READ_BYTES,
                                  .source_window_bytes = 2 * READ_BYTES, /* so that a large pull never stands still */
                                  .hash_seed = p->client ? seed : s->region.super->hash_seed};

@@ -13,6 +13,7 @@
 #include "store/shell/session.h"
 #include "store/shell/space.h"
 #include "store/shell/state.h"
+#include "store/shell/trim.h"
 #include "store/shell/watch.h"
 #include "store/where.h"
 
@@ -127,6 +128,7 @@ static void housekeeping_due(uv_timer_t *timer)
     if (!error)
         s->unlinked[0] = 0;
     listener_tend(s->listener);
+    trim_tend(s);
     log_sums(server_clock(s));
     server_look_soon(s); /* a node that is never idle looks too */
 }

@@ -49,7 +49,8 @@ const struct setting settings_table[] = {
                    "all nodes, this one included, the same list on each; may be repeated"},
     [SET_HOMES] = {"homes", "N", "1 to 3", "2", "nodes that know where a key is; at most as many as there are"},
     [SET_LEASE] = {"lease", "DURATION", "100ms to 30s", "5s", "how long a peer may read an object that it was given"},
-    [SET_LEASE_QUOTA] = {"lease-quota", "SIZE|PERCENT", "0.0001% to 100%", "50%", "most that one peer may have leased"},
+    [SET_LEASE_QUOTA] = {"lease-quota", "SIZE|PERCENT", "0.0001% to 100%", "50%",
+                         "most that one peer may have leased; one larger object alone"},
     [SET_VERIFY] = {"verify", "always|1/N|lease", "N 1 to 1000000000", "always",
                     "which objects from peers have their checksum verified"},
     [SET_TOMBSTONES] =
@@ -57,8 +58,10 @@ const struct setting settings_table[] = {
          "how long removals are remembered, the same on all nodes; who was away longer confirms its objects"},
     [SET_FRESH] = {"fresh", "DURATION", "1s to 24h", "60s",
                    "how old news of a replaceable namespace may be, the same on all nodes"},
-    [SET_REPLACEABLE] = {"replaceable", "NAME[,NAME..]", "", "none",
-                         "namespaces where a put replaces, beside those of [namespace] sections; may be repeated"},
+    [SET_REPLACEABLE] =
+        {"replaceable", "NAME[,NAME..]", "", "none",
+         "namespaces where a put replaces, beside those of [namespace] sections; may be repeated; the same on "
+         "all nodes"},
 };
 const unsigned settings_count = sizeof settings_table / sizeof *settings_table;
 _Static_assert(SETTINGS <= sizeof((struct settings *)0)->source / sizeof((struct settings *)0)->source[0], "source");

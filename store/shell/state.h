@@ -168,6 +168,7 @@ struct server {
     int commit_error;      /* the last commit's, 0: it went well */
     char unlinked[256];    /* what region_linked said last; empty: all is well */
     struct lane_sums gone; /* counters of sessions that are no more */
+    unsigned freed;        /* trim.h: sessions and connections since memory was given back */
 
     pthread_mutex_t connect_lock;
     int connects[GUESTS_MAX]; /* sockets from server_connect that wait for the node's thread */

@@ -37,7 +37,7 @@ changes = {n for n, row in table.items() if row[4] == "reload"}
 if len(changes) != len(reloaded) or not all(any(c.startswith(r) for c in changes) for r in reloaded):
     bad.append(f"without a restart: {sorted(changes)} in the page, {sorted(reloaded)} in reload.c")
 same = {n for n, row in table.items() if row[5] == "same"}
-if same != {"cluster", "peers", "homes", "tombstones", "fresh"}:
+if same != {"cluster", "peers", "homes", "tombstones", "fresh", "replaceable"}:
     bad.append(f"the same on all nodes: {sorted(same)}")
 
 # Paths of the status. `peers[].a`, `.b`: the second is of the first's object; PEER stands for a name.

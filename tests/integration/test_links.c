@@ -264,6 +264,8 @@ static void test_another_memory(void **unused)
     expect_refusal(NULL, (const char *[]){"--tombstones", "2h", NULL},
                    "'tombstones' is 7200s on 'beta' and 3600s on 'alpha': it must be the same on all nodes");
     expect_refusal((const char *[]){"--fresh", "1s", NULL}, NULL, "'fresh' is 60s on 'beta' and 1s on 'alpha'");
+    expect_refusal(NULL, (const char *[]){"--replaceable", "sessions", NULL},
+                   "other namespaces are 'replaceable' on 'beta' than on 'alpha'");
 }
 
 /* alpha looks for beta where gamma listens. */

@@ -267,6 +267,7 @@ static void test_client_writes_nothing(void **unused)
     member.self.revision = r.node.revision;
     member.self.tombstone_ns = r.node.tombstone_ns;
     member.self.fresh_ns = r.node.fresh_ns;
+    member.self.replaceable = r.node.replaceable;
     member.self.incarnation = 1;
     assert_false(remote_greet(&r, afar_address[0], &member.self));
     assert_non_null(strstr(r.why, "not in the member list"));
@@ -304,6 +305,28 @@ static bool lets_in(void *arg)
     return berth_open(&a->c, a->url, NULL) == 0;
 }
 
+/* KiB that the process has in memory. */
+static long resident(pid_t pid)
+{
+    char path[64], line[128];
+    long kib = -1;
+    snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
+    FILE *f = fopen(path, "r");
+    assert_non_null(f);
+    while (fgets(line, sizeof line, f) && sscanf(line, "VmRSS: %ld", &kib) != 1) {
+        continue;
+    }
+    fclose(f);
+    assert_true(kib > 0);
+    return kib;
+}
+
+/* What clients that have gone had is given back: a few MiB stay at most. */
+static bool is_given_back(void *before)
+{
+    return SANITIZED || resident(afar_daemon[0].pid) <= *(long *)before + 3000;
+}
+
 static void test_too_many_clients(void **unused)
 {
     (void)unused;
@@ -313,6 +336,7 @@ static void test_too_many_clients(void **unused)
     files.rlim_cur = files.rlim_max;
     setrlimit(RLIMIT_NOFILE, &files);
     struct remote **r = calloc(CLIENTS, sizeof *r);
+    long before = resident(afar_daemon[0].pid);
     struct berth *c = afar_client(afar_address[0]);
     for (unsigned i = 0; i < CLIENTS - 1; i++) {
         r[i] = malloc(sizeof **r);
@@ -336,6 +360,7 @@ static void test_too_many_clients(void **unused)
     assert_true(eventually(lets_in, &again, SOON_MS)); /* the others' places are free again */
     afar_reads(again.c, "full", 100);
     berth_close(again.c);
+    assert_true(eventually(is_given_back, &before, SOON_MS));
 }
 
 /* ---- a node that is none ---- */
