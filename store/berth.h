@@ -9,13 +9,14 @@
  * written only on success, unless a call says otherwise. Deadlines are absolute CLOCK_MONOTONIC nanoseconds, or
  * BERTH_NOW, or BERTH_FOREVER. Where the caller's own node does not answer a call ends 50 ms after its deadline at
  * most, 100 ms where it asks twice, and -ETIMEDOUT leaves open whether the node does yet what it was asked; memory that
- * an embedded node or a thread of tcp: writes into is waited for until it is quiet. Sizes are bytes. Unknown flags are refused with -EINVAL, those reserved for later
- * versions with -EOPNOTSUPP. Option structures begin with their size, set it to sizeof. A handle serves many threads;
- * any thread may release any view. After fork the child's copy of a handle answers BERTH_EFORKED: open another. After a
- * node came back with another pool, or with another lookup, every call on the handle but berth_close and berth_release
- * answers BERTH_ERESTART. A call that asks the node learns of it at once. One that reads what is mapped looks for it
- * ten times a second at most, and so learns within a second after the new node serves; but of gets that find their key,
- * and nothing else, a thread may do 16 more first. Until the node is back what is mapped goes on.
+ * an embedded node or a thread of tcp: writes into is waited for until it is quiet. Sizes are bytes. Unknown flags are
+ * refused with -EINVAL, those reserved for later versions with -EOPNOTSUPP. Option structures begin with their size,
+ * set it to sizeof. A handle serves many threads; any thread may release any view. After fork the child's copy of a
+ * handle answers BERTH_EFORKED: open another. After a node came back with another pool, or with another lookup, every
+ * call on the handle but berth_close and berth_release answers BERTH_ERESTART. A call that asks the node learns of it
+ * at once. One that reads what is mapped looks for it ten times a second at most, and so learns within a second after
+ * the new node serves; but of gets that find their key, and nothing else, a thread may do 16 more first. Until the node
+ * is back what is mapped goes on.
  *
  * Arguments that are the same everywhere: b is an open handle, q an open queue, n the number of elements of the arrays.
  */
