@@ -434,6 +434,17 @@ static bool is_finished(void *arg)
     return atomic_load_explicit(&((struct call_result *)arg)->finished, memory_order_acquire);
 }
 
+/* Who leads gives up what is late, but may itself be stopped or in a signal handler: each sees to its own deadline. */
+static void expire_own(struct berth *b, struct call_result *r)
+{
+    if (!is_finished(r)) {
+        pthread_mutex_lock(&b->lock);
+        b->calls.next_limit = 0;
+        calls_expire(b, client_now());
+        pthread_mutex_unlock(&b->lock);
+    }
+}
+
 int call_run(struct berth *b, struct call *c, struct call_result *r, call_take *take, void *arg)
 {
     int cancel;
@@ -445,13 +456,15 @@ int call_run(struct berth *b, struct call *c, struct call_result *r, call_take *
     pthread_mutex_lock(&b->lock);
     b->calls.quiet = b->server != NULL; /* who waits does the node's work, or rings before it sleeps */
     int rc = call_submit(b, c);
+    int64_t limit = rc ? 0 : c->limit;
     b->calls.quiet = false;
     if (rc) {
         r->status = take ? take(b, arg, rc, NULL, 0) : rc;
     }
     pthread_mutex_unlock(&b->lock);
-    if (rc == 0) {
-        calls_wait(b, r, is_finished, r, INT64_MAX);
+    while (rc == 0 && !is_finished(r)) {
+        calls_wait(b, r, is_finished, r, limit);
+        expire_own(b, r);
     }
     pthread_setcancelstate(cancel, NULL);
     return r->status;
