@@ -148,7 +148,7 @@ static int boot_id(uint8_t out[16])
     return n == 16 ? 0 : -EIO;
 }
 
-static int index_open(const struct opening *o, uint64_t map_bytes)
+static int index_open(const struct opening *o, uint64_t map_bytes, bool look)
 {
     struct region *r = o->r;
     char dir[sizeof r->path + 8];
@@ -156,7 +156,7 @@ static int index_open(const struct opening *o, uint64_t map_bytes)
     struct lmdb_config c = {
         .dir = dir,
         .map_bytes = map_bytes,
-        .writemap = !o->s->embedded,
+        .writemap = !o->s->embedded && !look, /* it cuts a file that is larger than the map */
         .preallocate = true,
         .mode = 0600,
     };
@@ -181,9 +181,9 @@ static void index_close(struct region *r)
 static int index_open_old(const struct opening *o)
 {
     if (o->shape.pool_bytes != o->s->pool)
-        return index_open(o, LMDB_MAP_MIN);
+        return index_open(o, LMDB_MAP_MIN, true);
     int e = region_space_index(o->r, o->s, o->why, o->why_size);
-    return e != 0 ? e : index_open(o, o->s->index_size);
+    return e != 0 ? e : index_open(o, o->s->index_size, false);
 }
 
 /* Why what is there is not taken over; NULL if it is. */
@@ -351,7 +351,7 @@ static int make_region(struct opening *o, const char *reason)
     e = e != 0 ? e : reserve_pool(o);
     e = e != 0 ? e : region_files_make(r, &o->shape, &o->id, o->file_mode, o->why, o->why_size);
     e = e != 0 ? e : region_files_map(r, &o->shape, o->why, o->why_size);
-    e = e != 0 ? e : index_open(o, o->s->index_size);
+    e = e != 0 ? e : index_open(o, o->s->index_size, false);
     e = e != 0 ? e : stamp(o);
     if (reason == NULL)
         began(r, "new region: there was none");

@@ -45,9 +45,9 @@ struct region {
 };
 
 /* Opens or makes the region that the settings name (an embedded node whose settings name none: a directory of its own
- * that goes at close): takes the lock, waits until the process that had it is gone, checks space in tmpfs, cgroup v1 and
- * v2, memory and memlock before it removes or allocates anything, reserves and populates, formats or attaches. What dead
- * embedded nodes left beside it goes when it is open, or before where that gives the room that is missing. Regions of
+ * that goes at close): takes the lock, waits until the process that had it is gone, checks space in tmpfs, cgroup v1
+ * and v2, memory and memlock before it removes or allocates anything, reserves and populates, formats or attaches. What
+ * dead embedded nodes left beside it goes when it is open, or before where that gives the room that is missing. Regions of
  * other nodes are never touched: where one that does not run has the room that is missing, why[] names it.
  * Another boot, pool UUID or format starts empty and `began` says why. A lookup that is missing or damaged is made
  * anew, for the node to fill from the index. Another pool size of a region with objects is refused with -EINVAL; its MR

@@ -30,6 +30,8 @@ static bool same_namespaces(const struct settings *a, const struct settings *b)
            memcmp(a->namespaces, b->namespaces, a->n_namespaces * sizeof a->namespaces[0]) == 0;
 }
 
+static const char restart[] = "while the node runs: restart it, or set it back";
+
 static const char *way_out(unsigned i)
 {
     if (i == SET_POOL)
@@ -38,15 +40,17 @@ static const char *way_out(unsigned i)
                "another region";
     if (i == SET_MR_SIZE || i == SET_MAX_OBJECTS)
         return "in a region that is there, not by a restart either: set it back, or start the node over another region";
-    return "while the node runs: restart it, or set it back";
+    return restart;
 }
 
 /* All that can't change is as it was: a reload is done whole or not at all. */
 static int check_fixed(const struct settings *old, const struct settings *fresh, char *why, size_t why_size)
 {
     char now[VALUE_MAX], then[VALUE_MAX];
-    for (unsigned i = 0; i < SETTINGS; i++) {
-        bool below = i == SET_REPLACEABLE; /* with the other namespaces */
+    for (unsigned n = 0; n < 2 * SETTINGS; n++) {
+        unsigned i = n % SETTINGS;
+        bool below = i == SET_REPLACEABLE ||                  /* with the other namespaces */
+                     (n < SETTINGS && way_out(i) == restart); /* may follow from one that is told first */
         if (can_change[i] || below || !differs(old, fresh, i, now, then))
             continue;
         snprintf(why, why_size, "%s can't change from %s to %s %s", settings_table[i].name, then, now, way_out(i));
