@@ -133,7 +133,7 @@ static int wait_gone(const struct holder *h, const char *path, const struct mem_
     return -EBUSY;
 }
 
-/* A field of /proc/PID/status that is a set of signals: whether SIGKILL is in it. */
+/* Whether SIGKILL waits for the process, or for its first thread. */
 static bool kill_pending(int pid)
 {
     char path[64], line[256];
