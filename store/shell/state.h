@@ -110,7 +110,8 @@ struct server {
     uv_loop_t loop;
     uv_async_t async;
     uv_timer_t housekeeping, look;
-    bool started; /* the core has recovered what there was */
+    bool started;   /* the core has recovered what there was */
+    bool discarded; /* a start that failed after the region was open: its clean mark stays what it was */
     struct commit *commit;
     struct scanner scanner;
 
