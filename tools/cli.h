@@ -138,6 +138,10 @@ int64_t cli_deadline(void);
 bool cli_has_peers(struct berth *b);
 /* What a missing key's sentence is: with a word of --peers where the node has peers and they were not asked. */
 const char *cli_missing(struct berth *b, bool asked_peers);
+/* The same of what peers are never asked for: rm and hold. */
+const char *cli_missing_here(struct berth *b);
+/* Whether the node is embedded and its region goes with this process. */
+bool cli_node_is_passing(void);
 
 /* ---- keys ---- */
 

@@ -43,7 +43,10 @@ static int each_key(struct berth *b, const struct hold *h, bool drop, const stru
                  : drop      ? berth_drop(b, key, h->label)
                              : berth_hold(b, key, h->label, h->ttl_ns);
         if (rc < 0) /* of a drop it may be the label that is unknown */
-            cli_results_fail(&r, &keys[i], rc, drop && rc == -ENOENT ? CLI_NO_KEY ", or no hold of that label" : NULL);
+            cli_results_fail(&r, &keys[i], rc,
+                             rc != -ENOENT ? NULL
+                             : drop        ? CLI_NO_KEY ", or no hold of that label"
+                                           : cli_missing_here(b));
         else
             cli_results_ok(&r, &keys[i], NULL);
     }

@@ -154,4 +154,12 @@ start_berthd node
 run 0 berth get file -o "$scratch/got"
 check "nothing was lost" cmp -s "$scratch/in" "$scratch/got"
 stop_berthd
+
+# What a region that goes with the process keeps: nothing. The command says so.
+run 0 berth -n 'embedded:?pool=8MiB&lock=off' put x "$scratch/empty"
+check "one line" test "$(wc -l <"$scratch/err")" -eq 1
+err_has "'x' ends with this command"
+run 0 berth -n "embedded:?pool=8MiB&lock=off&region=$scratch/stays" put x "$scratch/empty"
+check "nothing on stderr" test ! -s "$scratch/err"
+run 0 berth -n "embedded:?pool=8MiB&lock=off&region=$scratch/stays" get x
 finish

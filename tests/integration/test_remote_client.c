@@ -82,7 +82,17 @@ static void test_what_is_not_there(void **unused)
     afar_settle();
     struct berth *c = afar_client(afar_address[0]);
     assert_int_equal(afar_into(c, "nowhere", SECONDS(20)), -ENOENT);
+    says(c, "on any node that could be asked");
     assert_int_equal(berth_stat(c, key_of("nowhere"), &st), -ENOENT);
+    says(c, "on any node that could be asked");
+    struct berth *local = afar_node[0];
+    int64_t end = berth_deadline(SECONDS(20));
+    assert_int_equal(berth_get_into(local, key_of("nowhere"), afar_got, 9, BERTH_PEERS, end), -ENOENT);
+    says(local, "on any node that could be asked");
+    assert_int_equal(berth_stat_peers(local, key_of("nowhere"), &st, end), -ENOENT);
+    says(local, "on any node that could be asked");
+    assert_int_equal(berth_stat(local, key_of("nowhere"), &st), -ENOENT);
+    says(local, "no such key here");
     struct berth_key keys[] = {key_of("here"), key_of("nowhere"), key_of("there")};
     uint8_t present[3] = {9, 9, 9};
     assert_int_equal(berth_exists(c, keys, 3, present, 0), 2);
