@@ -386,6 +386,17 @@ static void end_drive(struct server *s)
         uv_async_send(&s->async);
 }
 
+/* A call that is answered in its first pass has looked at no socket. Callers that follow each other keep the node's thread
+ * away, so that peers would wait for as long as they do. */
+static void serve_others(struct server *s)
+{
+    if (s->now.mono - s->polled > POLL_LIBUV_NS && !s->stopped) {
+        run_libuv(s, UV_RUN_NOWAIT);
+        tell_cpu(s);
+        pass(s);
+    }
+}
+
 bool loop_drive(struct server *s, bool (*done)(void *arg), void *arg, int64_t until)
 {
     if (!s->shared || atomic_load(&s->stop) || !baton_take(&s->baton))
@@ -404,6 +415,7 @@ bool loop_drive(struct server *s, bool (*done)(void *arg), void *arg, int64_t un
             break;
         rest(s, work);
     }
+    serve_others(s);
     end_drive(s);
     return true;
 }
