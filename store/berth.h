@@ -217,8 +217,8 @@ struct berth_put_opts {
  * memory: berth_get_into, berth_get_range, berth_exists, berth_stat, the queues' operations of these names and
  * BERTH_OP_CANCEL, as if with BERTH_PEERS; and berth_namespace. Everything else needs a node on this host:
  * -EOPNOTSUPP. It runs on a thread of this process, until berth_close. Where the fleet's list of members has changed,
- * or nodes have lists that differ, calls say BERTH_ERESTART. "verbs://" is a name of later versions. opts may be NULL. *b is the caller's until
- * berth_close. Any thread.
+ * or nodes have lists that differ, calls say BERTH_ERESTART. "verbs://" is a name of later versions. opts may be NULL.
+ * *b is the caller's until berth_close. Any thread.
  * Errors: -EINVAL (name or option), BERTH_ENODE, -EACCES (not permitted; tcp: another cluster, too), BERTH_EFORMAT,
  * -ENOMEM, -EMFILE, -EOPNOTSUPP (verbs:), -EUSERS (the node has 1024 sessions, the most that it serves; tcp: 256
  * clients without a node); embedded also what berthd refuses to start with: -EBUSY (another node has the region),
@@ -445,8 +445,8 @@ BERTH_API int berth_remove(struct berth *b, struct berth_key key, const struct b
 /* Holds a key under a label, 1 to 63 bytes: never evicted nor removed until dropped or ttl_ns (0: no end) of real time
  * has passed, also over restarts of the node. The same label again renews it. A hold stays with the key when it is
  * replaced; a removal at another node ends it, as it ends the key. No peer is asked: a key that only another node has
- * is held at a node that has a copy, or here after a get with BERTH_PEERS has brought one. Errors: -ENOENT, -EINVAL, BERTH_EHOLDS (16 a key),
- * BERTH_EINDEXFULL, BERTH_EREADONLY, BERTH_ENODE, BERTH_EUNKNOWN, -ETIMEDOUT. */
+ * is held at a node that has a copy, or here after a get with BERTH_PEERS has brought one. Errors: -ENOENT, -EINVAL,
+ * BERTH_EHOLDS (16 a key), BERTH_EINDEXFULL, BERTH_EREADONLY, BERTH_ENODE, BERTH_EUNKNOWN, -ETIMEDOUT. */
 BERTH_API int berth_hold(struct berth *b, struct berth_key key, const char *label, int64_t ttl_ns);
 
 /* Drops a hold. Errors: -ENOENT (key or label), -EINVAL, BERTH_EREADONLY, BERTH_ENODE, BERTH_EUNKNOWN, -ETIMEDOUT. */

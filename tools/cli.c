@@ -366,11 +366,9 @@ const char *cli_missing(struct berth *b, bool asked_peers)
     return !asked_peers && once_has_peers(b) ? "no such key on this node: --peers asks its peers, too" : CLI_NO_KEY;
 }
 
-const char *cli_missing_here(struct berth *b)
+const char *cli_missing_here(struct berth *b, const char *hint, const char *plain)
 {
-    return once_has_peers(b) ? "no such key on this node: do it at a node that has a copy (-n), or get it here first "
-                               "(get --peers)"
-                             : CLI_NO_KEY;
+    return once_has_peers(b) ? hint : plain;
 }
 
 /* ---- keys ---- */

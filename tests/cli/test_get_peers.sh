@@ -19,11 +19,13 @@ err_has "--peers"
 run 3 berth stat big
 err_has "--peers"
 run 3 berth exists big
-for command in "rm big" "hold big --label l"; do # peers are not asked
+for command in "rm big" "hold big --label l" "pins big" "pins --revoke big"; do # peers are not asked
     # shellcheck disable=SC2086
     run 3 berth $command
-    err_has "at a node that has a copy"
+    err_has "a node that has a copy (-n)"
 done
+run 3 berth drop big --label l
+err_has "at the node that has it"
 run 0 berth exists big --peers
 out_has $'yes\tbig'
 run 3 berth exists big nowhere -p --json
