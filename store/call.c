@@ -189,6 +189,14 @@ void calls_push(struct berth *b)
     }
 }
 
+static void limit_by_default(const struct berth *b, struct call *c, int64_t now)
+{
+    if (!c->limit) {
+        c->limit = now + b->timeout_ns;
+        c->limit_code = BERTH_ENODE;
+    }
+}
+
 int call_submit(struct berth *b, struct call *c)
 {
     struct calls *e = &b->calls;
@@ -203,10 +211,7 @@ int call_submit(struct berth *b, struct call *c)
     struct msg_head *head = call_head(c);
     head->id = ++e->last_id;
     head->stamp = (uint64_t)now;
-    if (!c->limit) {
-        c->limit = now + b->timeout_ns;
-        c->limit_code = BERTH_ENODE;
-    }
+    limit_by_default(b, c, now);
     c->abandoned = !c->done;
     list_append(e, c);
     if (!e->unsent) {
@@ -468,10 +473,11 @@ int call_run(struct berth *b, struct call *c, struct call_result *r, call_take *
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel); /* a cancelled thread would keep the lock */
     c->done = finish;
     c->arg = r;
+    limit_by_default(b, c, client_now());
+    int64_t limit = c->limit;
     pthread_mutex_lock(&b->lock);
     b->calls.quiet = b->server != NULL; /* who waits does the node's work, or rings before it sleeps */
     int rc = call_submit(b, c);
-    int64_t limit = rc ? 0 : c->limit;
     b->calls.quiet = false;
     if (rc) {
         r->status = take ? take(b, arg, rc, NULL, 0) : rc;

