@@ -135,6 +135,9 @@ int berth_stat_peers(struct berth *b, struct berth_key key, struct berth_stat *s
     if (now && rc == -ENOENT) {
         return pull_fail_now();
     }
+    if (rc == -ENOENT) {
+        return berth_fail_asked(rc);
+    }
     return rc == BERTH_KEPT ? berth_fail_plain(BERTH_ENOTNOW) : rc < 0 ? client_fail_reply(b, &r) : rc;
 }
 

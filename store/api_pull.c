@@ -329,5 +329,5 @@ long pull_into(struct berth *b, const struct berth_key *key, const struct pull_o
         return rc;
     }
     long result = pull_into_result(o, rc, &pulled);
-    return result < 0 && result > PULL_IS_HERE ? berth_fail_plain((int)result) : result;
+    return result < 0 && result > PULL_IS_HERE ? berth_fail_asked((int)result) : result;
 }

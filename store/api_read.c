@@ -52,7 +52,7 @@ static int fail_get(struct berth *b, struct client_thread *t, unsigned flags, in
     if ((flags & BERTH_PEERS) && (rc == BERTH_EFULL || rc == -ETIMEDOUT) && t->room[0]) {
         return client_fail_full(rc, t->room);
     }
-    return berth_fail_plain(rc);
+    return flags & BERTH_PEERS ? berth_fail_asked(rc) : berth_fail_plain(rc);
 }
 
 /* After a miss: until it is there, or the node says why it will not be. */

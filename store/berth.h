@@ -66,7 +66,7 @@ extern "C" {
     X(BERTH_ECORRUPT, 4108, "the payload does not match its checksum")                                        \
     X(BERTH_EFORMAT, 4109, "node and library do not share a format: use the same release of both")            \
     X(BERTH_EUNKNOWN, 4110, "the node restarted before it answered: the effect may or may not have happened") \
-    X(BERTH_ERESTART, 4111, "the node came back with another pool: close the handle and open it again")       \
+    X(BERTH_ERESTART, 4111, "the pool, or (tcp://) a node's member list, is another: open the handle again")  \
     X(BERTH_EHASH, 4112, "the key's hash belongs to another key: choose another key")                         \
     X(BERTH_EGROUP, 4113, "the keys are not of one seal: seal them together, or read without SAME_GROUP")     \
     X(BERTH_EHOLDS, 4114, "the object has as many holds as it can: drop some first")                          \
@@ -216,9 +216,9 @@ struct berth_put_opts {
  * a client without a node. Whichever member of a fleet is named, objects of all of them are read, into the caller's
  * memory: berth_get_into, berth_get_range, berth_exists, berth_stat, the queues' operations of these names and
  * BERTH_OP_CANCEL, as if with BERTH_PEERS; and berth_namespace. Everything else needs a node on this host:
- * -EOPNOTSUPP. It runs on a thread of this process, until berth_close. Where the fleet's list of members has changed
- * calls say BERTH_ERESTART. "verbs://" is a name of later versions. opts may be NULL. *b is the caller's until
- * berth_close. Any thread.
+ * -EOPNOTSUPP. It runs on a thread of this process, until berth_close. Where the fleet's list of members has changed,
+ * or nodes have lists that differ, calls say BERTH_ERESTART. "verbs://" is a name of later versions. opts may be NULL.
+ * *b is the caller's until berth_close. Any thread.
  * Errors: -EINVAL (name or option), BERTH_ENODE, -EACCES (not permitted; tcp: another cluster, too), BERTH_EFORMAT,
  * -ENOMEM, -EMFILE, -EOPNOTSUPP (verbs:), -EUSERS (the node has 1024 sessions, the most that it serves; tcp: 256
  * clients without a node); embedded also what berthd refuses to start with: -EBUSY (another node has the region),
@@ -436,15 +436,17 @@ BERTH_API long berth_list(struct berth *b, uint32_t ns, const void *prefix, size
 
 /* Removes a key; views of it stay valid. expected: remove only this version (BERTH_EVERSION otherwise), NULL: any. A
  * copy that another node pulled stays there until that node hears of the removal as a home of the key, or has told the
- * key's homes of it again, half of the setting `tombstones` at most; holds on it end with it. In a namespace that is
+ * key's homes of it again, half of the setting `tombstones` at most; holds on it end with it. No peer is asked: where
+ * only another node has the key it is -ENOENT here, and is removed at a node that has a copy. In a namespace that is
  * not replaceable don't put other bytes under a key that was removed.
  * Errors: -ENOENT, -EINVAL, BERTH_EHELD, BERTH_EVERSION, BERTH_EREADONLY, BERTH_ENODE, BERTH_EUNKNOWN, -ETIMEDOUT. */
 BERTH_API int berth_remove(struct berth *b, struct berth_key key, const struct berth_version *expected);
 
 /* Holds a key under a label, 1 to 63 bytes: never evicted nor removed until dropped or ttl_ns (0: no end) of real time
  * has passed, also over restarts of the node. The same label again renews it. A hold stays with the key when it is
- * replaced; a removal at another node ends it, as it ends the key. Errors: -ENOENT, -EINVAL, BERTH_EHOLDS (16 a key),
- * BERTH_EINDEXFULL, BERTH_EREADONLY, BERTH_ENODE, BERTH_EUNKNOWN, -ETIMEDOUT. */
+ * replaced; a removal at another node ends it, as it ends the key. No peer is asked: a key that only another node has
+ * is held at a node that has a copy, or here after a get with BERTH_PEERS has brought one. Errors: -ENOENT, -EINVAL,
+ * BERTH_EHOLDS (16 a key), BERTH_EINDEXFULL, BERTH_EREADONLY, BERTH_ENODE, BERTH_EUNKNOWN, -ETIMEDOUT. */
 BERTH_API int berth_hold(struct berth *b, struct berth_key key, const char *label, int64_t ttl_ns);
 
 /* Drops a hold. Errors: -ENOENT (key or label), -EINVAL, BERTH_EREADONLY, BERTH_ENODE, BERTH_EUNKNOWN, -ETIMEDOUT. */

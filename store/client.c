@@ -178,6 +178,8 @@ int client_fail_reply(const struct berth *b, const struct call_result *r)
         return berth_fail(-EINVAL, NO_NAMESPACE);
     } else if (r->status == BERTH_EREADONLY) {
         return client_fail_readonly(b);
+    } else if (b->remote) {
+        return remote_fail(r->status);
     } else {
         return berth_fail_plain(r->status);
     }
@@ -373,6 +375,32 @@ static int start_embedded(struct berth *b, const char *settings)
     return fd;
 }
 
+/* HOST:PORT, as it may stand behind tcp:// */
+static bool is_address(const char *name)
+{
+    const char *colon = strrchr(name, ':');
+    size_t digits = colon ? strspn(colon + 1, "0123456789") : 0;
+    return colon && colon > name && digits && (colon[1 + digits] == '\0' || colon[1 + digits] == '?');
+}
+
+/* The name of no node: what was meant is guessed. */
+static int fail_name(const char *node)
+{
+    const char *behind = strncmp(node, "tcp:", 4) == 0 ? node + 4 : node;
+    behind += behind == node ? 0 : strspn(behind, "/");
+    if (behind != node) {
+        return berth_fail(-EINVAL, "'%s' is no node's name: an address is written tcp://HOST:PORT%s%s", node,
+                          is_address(behind) ? ", here tcp://" : "", is_address(behind) ? behind : "");
+    }
+    if (*node == '/' || *node == '.') {
+        return berth_fail(-EINVAL, "'%s' is no node's name: a socket's path is written unix:%s", node, node);
+    }
+    if (is_address(node)) {
+        return berth_fail(-EINVAL, "'%s' is no node's name: an address is written tcp://%s", node, node);
+    }
+    return berth_fail(-EINVAL, "'%s' is no node's name: it begins with embedded:, unix: or tcp://", node);
+}
+
 /* A connected socket to the node of this name. */
 static int reach(struct berth *b, const char *node)
 {
@@ -386,9 +414,9 @@ static int reach(struct berth *b, const char *node)
         return connect_path(b, node + 5);
     }
     if (strncmp(node, "verbs://", 8) == 0) {
-        return berth_fail(-EOPNOTSUPP, "'%s': a later version has verbs: use tcp:, unix: or embedded:", node);
+        return berth_fail(-EOPNOTSUPP, "'%s': a later version has verbs: use tcp://, unix: or embedded:", node);
     }
-    return berth_fail(-EINVAL, "'%s' is no node's name: it begins with embedded:, unix: or tcp:", node);
+    return fail_name(node);
 }
 
 int berth_open(struct berth **out, const char *node, const struct berth_open_opts *opts)
@@ -414,7 +442,7 @@ int berth_open(struct berth **out, const char *node, const struct berth_open_opt
     bool given = node != NULL;
     node = given ? node : getenv("BERTH_NODE");
     if (node && !*node) {
-        rc = berth_fail(-EINVAL, "%s is empty: name a node (unix:, tcp:, embedded:), or leave it out for the default",
+        rc = berth_fail(-EINVAL, "%s is empty: name a node (unix:, tcp://, embedded:), or leave it out for the default",
                         given ? "the node's name" : "$BERTH_NODE");
         goto fail;
     }

@@ -40,6 +40,11 @@ int berth_fail_plain(int code)
     return code;
 }
 
+int berth_fail_asked(int code)
+{
+    return code == -ENOENT ? berth_fail(code, "no such key on any node that could be asked") : berth_fail_plain(code);
+}
+
 void berth_unasked(const char *name)
 {
     unasked[0] = '\0';
@@ -106,7 +111,7 @@ static const char *known(int number)
     case EBADF:
         return "the application closed the handle's descriptors: open the handle again";
     case EOPNOTSUPP:
-        return "a later version has this: leave the flag or operation out";
+        return "this handle or version does not have it: open a node of this host, or leave the flag or operation out";
     default:
         return NULL;
     }

@@ -11,6 +11,9 @@ int berth_fail(int code, const char *format, ...) __attribute__((format(printf, 
 /* Records an error whose sentence is berth_error_text's: cheap enough for a miss. */
 int berth_fail_plain(int code);
 
+/* The same of a call that asked peers, too: what it did not find is on none of them. */
+int berth_fail_asked(int code);
+
 /* Whom the thread's last call of the node could not ask, as far as it is known: berth_fail_plain of BERTH_EUNSURE and
  * -ETIMEDOUT names it. "": nobody. */
 void berth_unasked(const char *name);

@@ -62,8 +62,9 @@ static void settle(struct node *n, const struct member *m, uint32_t position)
     if (slot_held(n, m->slot)) {
         renew_expiries(n, m->slot);
     }
-    n->counters[NODE_PUTS]++;
-    n->counters[NODE_PUT_BYTES] += h->size;
+    bool copy = h->region != 0; /* made elsewhere, and pulled */
+    n->counters[copy ? NODE_COPIES : NODE_PUTS]++;
+    n->counters[copy ? NODE_COPY_BYTES : NODE_PUT_BYTES] += h->size;
 }
 
 static void retire_old(struct node *n, const struct member *m)

@@ -195,8 +195,10 @@ static void request_revoke(struct node *n, struct session *s, const struct msg_h
     if (slot != SLOT_NONE) {
         found[count++] = slot;
     }
-    count += retired_of(n, &n->waiting, key, found + count, REVOKE_MAX - count);
-    count += retired_of(n, &n->fresh, key, found + count, REVOKE_MAX - count);
+    const struct slot_list *retired[] = {&n->waiting, &n->fresh, &n->leased}; /* a leased one may be pinned, too */
+    for (unsigned i = 0; i < sizeof retired / sizeof *retired; i++) {
+        count += retired_of(n, retired[i], key, found + count, REVOKE_MAX - count);
+    }
     uint32_t *slots = count ? arena_take(n, count * sizeof *slots) : NULL;
     struct node_command *c = slots ? command_add(n, CMD_REVOKE, s->id) : NULL;
     if (!c) {

@@ -58,6 +58,8 @@ const char *const node_counter_names[NODE_COUNTERS] = {
     [NODE_TAKEN] = "versions_taken",
     [NODE_TOMBSTONES_KNOWN] = "tombstones_known",
     [NODE_TOMBSTONES_LOST] = "tombstones_lost",
+    [NODE_COPIES] = "copies",
+    [NODE_COPY_BYTES] = "copy_bytes",
 };
 
 const char *const node_phase_names[PHASES] = {"queue", "space", "decide", "batch", "commit", "publish", "total"};

@@ -32,6 +32,16 @@ int remote_attach(struct berth *b, const char *url)
     return 0;
 }
 
+int remote_fail(int rc)
+{
+    if (rc == BERTH_ERESTART) {
+        return berth_fail(rc,
+                          "the nodes' lists of members differ (names, weights, 'homes', or 'fresh'), or were changed "
+                          "since the handle was opened: make them the same on all nodes, and open it again");
+    }
+    return berth_fail_asked(rc);
+}
+
 /* ---- pulls ---- */
 
 static uint8_t nothing; /* an address for 0 bytes */
@@ -185,7 +195,7 @@ long remote_get_into(struct berth *b, const struct berth_key *key, void *buffer,
     if (rc == -ENOSPC) {
         return pull_too_large(p.size, size);
     }
-    return rc ? berth_fail_plain(rc) : (long)p.size;
+    return rc ? remote_fail(rc) : (long)p.size;
 }
 
 static long range_bytes(const struct berth_range *ranges, size_t n)
@@ -272,7 +282,7 @@ long remote_get_range(struct berth *b, const struct berth_key *key, const struct
     if (rc == -ERANGE && pull_check_bounds(p.size, ranges, n)) {
         return rc;
     }
-    return rc ? berth_fail_plain(rc == -ESTALE ? BERTH_ENOTNOW : rc) : range_bytes(ranges, n);
+    return rc ? remote_fail(rc == -ESTALE ? BERTH_ENOTNOW : rc) : range_bytes(ranges, n);
 }
 
 /* ---- exists ---- */
@@ -305,11 +315,11 @@ long remote_exists(struct berth *b, const struct berth_key *keys, size_t n, uint
         int rc = pull_run(b, c, taken, pulled), before = why;
         if (rc) {
             memset(present + i, NOT_KNOWN, n - i);
-            return berth_fail_plain(why ? why : rc);
+            return remote_fail(why ? why : rc);
         }
         found += take_present(pulled, taken, present + i, &why);
         if (why && !before) {
-            berth_fail_plain(why); /* at once: it names the member that this look missed */
+            remote_fail(why); /* at once: it names the member that this look missed */
         }
     }
     return why ? why : found;

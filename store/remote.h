@@ -23,6 +23,8 @@ long remote_get_into(struct berth *b, const struct berth_key *key, void *buffer,
                      int64_t deadline);
 long remote_get_range(struct berth *b, const struct berth_key *key, const struct berth_range *ranges, size_t n,
                       unsigned flags, int64_t deadline);
+/* Records an error of the client's thread, and returns it. */
+int remote_fail(int rc);
 /* Handle and arguments have been checked. */
 /* There is no local pool: -EINVAL, recorded, where flags have BERTH_LOCAL; else 0. */
 int remote_check_local(unsigned flags);

@@ -300,7 +300,9 @@ static int fail_open(int error)
     bool starts = node && !strncmp(node, "embedded:", 9);
     char sentence[256];
     cli_last_sentence(error, sentence, sizeof sentence);
-    return starts ? cli_report(error, start_code(error), cli.node, sentence) : cli_fail(error, cli.node, sentence);
+    const char *path = cli.node && !strncmp(cli.node, "unix:", 5) ? cli.node + 5 : cli.node;
+    const char *subject = path && strstr(sentence, path) ? NULL : cli.node; /* said once */
+    return starts ? cli_report(error, start_code(error), subject, sentence) : cli_fail(error, subject, sentence);
 }
 
 int cli_open(struct berth **b, uint32_t flags, uint32_t *ns)
@@ -326,6 +328,13 @@ int cli_open(struct berth **b, uint32_t flags, uint32_t *ns)
     return 0;
 }
 
+bool cli_node_is_passing(void)
+{
+    const char *node = cli.node ? cli.node : getenv("BERTH_NODE");
+    return node && !strncmp(node, "embedded:", 9) && !strstr(node, ":region=") && !strstr(node, "?region=") &&
+           !strstr(node, "&region=");
+}
+
 int64_t cli_deadline(void)
 {
     return cli.timeout_ns ? berth_deadline(cli.timeout_ns) : BERTH_FOREVER;
@@ -344,12 +353,22 @@ bool cli_has_peers(struct berth *b)
 }
 
 /* Asked once for all keys. */
-const char *cli_missing(struct berth *b, bool asked_peers)
+static bool once_has_peers(struct berth *b)
 {
     static int has = -1;
-    if (has < 0 && !asked_peers)
+    if (has < 0)
         has = cli_has_peers(b);
-    return !asked_peers && has ? "no such key on this node: --peers asks its peers, too" : CLI_NO_KEY;
+    return has;
+}
+
+const char *cli_missing(struct berth *b, bool asked_peers)
+{
+    return !asked_peers && once_has_peers(b) ? "no such key on this node: --peers asks its peers, too" : CLI_NO_KEY;
+}
+
+const char *cli_missing_here(struct berth *b, const char *hint, const char *plain)
+{
+    return once_has_peers(b) ? hint : plain;
 }
 
 /* ---- keys ---- */

@@ -138,6 +138,12 @@ int64_t cli_deadline(void);
 bool cli_has_peers(struct berth *b);
 /* What a missing key's sentence is: with a word of --peers where the node has peers and they were not asked. */
 const char *cli_missing(struct berth *b, bool asked_peers);
+/* The same of what peers are never asked for (rm, hold, drop, pins): hint where the node has peers, else plain. */
+const char *cli_missing_here(struct berth *b, const char *hint, const char *plain);
+#define CLI_COPY_ELSEWHERE \
+    "no such key on this node: do it at a node that has a copy (-n), or get it here first (get --peers)"
+/* Whether the node is embedded and its region goes with this process. */
+bool cli_node_is_passing(void);
 
 /* ---- keys ---- */
 

@@ -33,6 +33,16 @@ static int set(void *arg, const char *name, const char *value)
     return 0;
 }
 
+/* Of a drop it may be the label that is unknown. */
+static const char *missing(struct berth *b, bool drop)
+{
+    return drop ? cli_missing_here(b,
+                                   "no such key on this node, or no hold of that label: a hold is dropped at the node "
+                                   "that has it (-n)",
+                                   CLI_NO_KEY ", or no hold of that label")
+                : cli_missing_here(b, CLI_COPY_ELSEWHERE, CLI_NO_KEY);
+}
+
 static int each_key(struct berth *b, const struct hold *h, bool drop, const struct cli_key *keys, size_t n, uint32_t ns)
 {
     struct cli_results r;
@@ -42,8 +52,8 @@ static int each_key(struct berth *b, const struct hold *h, bool drop, const stru
         int rc = r.node_gone ? BERTH_ENODE
                  : drop      ? berth_drop(b, key, h->label)
                              : berth_hold(b, key, h->label, h->ttl_ns);
-        if (rc < 0) /* of a drop it may be the label that is unknown */
-            cli_results_fail(&r, &keys[i], rc, drop && rc == -ENOENT ? CLI_NO_KEY ", or no hold of that label" : NULL);
+        if (rc < 0)
+            cli_results_fail(&r, &keys[i], rc, rc == -ENOENT ? missing(b, drop) : NULL);
         else
             cli_results_ok(&r, &keys[i], NULL);
     }

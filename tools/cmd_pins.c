@@ -76,6 +76,11 @@ static void print(const json_t *report)
         puts("and more");
 }
 
+static const char *missing(struct berth *b)
+{
+    return cli_missing_here(b, "no such key on this node: ask a node that has a copy (-n)", CLI_NO_KEY);
+}
+
 static int show(struct berth *b, const struct cli_key *key, uint32_t ns)
 {
     struct berth_key k;
@@ -86,7 +91,7 @@ static int show(struct berth *b, const struct cli_key *key, uint32_t ns)
     if (rc)
         return rc;
     if (json_is_false(json_object_get(report, "found")))
-        rc = cli_fail(-ENOENT, key->text, CLI_NO_KEY);
+        rc = cli_fail(-ENOENT, key->text, missing(b));
     else if (cli.json)
         cli_json_print(json_incref(report));
     else
@@ -99,7 +104,7 @@ static int revoke(struct berth *b, const struct cli_key *key, uint32_t ns)
 {
     int n = berth_revoke(b, cli_berth_key(key, ns));
     if (n < 0)
-        return cli_fail_last(n, key->text);
+        return n == -ENOENT ? cli_fail(n, key->text, missing(b)) : cli_fail_last(n, key->text);
     if (cli.json) {
         json_t *doc = cli_json();
         json_object_set_new(doc, "key", json_string(key->text));

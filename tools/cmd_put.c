@@ -119,6 +119,10 @@ static int done(const struct put *p, int kept, uint64_t size)
     } else if (kept == BERTH_KEPT) {
         cli_warn("'%s' existed and was kept", p->key.text);
     }
+    if (cli_node_is_passing())
+        cli_warn("'%s' ends with this command: the region of embedded: goes with its process, unless ?region=DIR names "
+                 "one",
+                 p->key.text);
     return CLI_OK;
 }
 

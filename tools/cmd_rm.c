@@ -38,7 +38,8 @@ static int remove_keys(struct berth *b, const struct rm *o, const struct cli_key
         int rc =
             r.node_gone ? BERTH_ENODE : berth_remove(b, cli_berth_key(&keys[i], ns), o->expected ? &o->version : NULL);
         if (rc < 0)
-            cli_results_fail(&r, &keys[i], rc, NULL);
+            cli_results_fail(&r, &keys[i], rc,
+                             rc == -ENOENT ? cli_missing_here(b, CLI_COPY_ELSEWHERE, CLI_NO_KEY) : NULL);
         else
             cli_results_ok(&r, &keys[i], NULL);
     }

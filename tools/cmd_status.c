@@ -58,9 +58,10 @@ static void print_peers(const json_t *r)
             continue;
         printf("peer      %s at %s: %s", json_string_value(json_object_get(peer, "name")),
                json_string_value(json_object_get(peer, "address")), state);
+        uint64_t rtt = at(peer, "rtt_ns");
         if (up)
             printf(", start %" PRIu64 ", rtt %s, %s in, %s out\n", at(peer, "incarnation"),
-                   cli_time(a, at(peer, "rtt_ns")), cli_bytes(b, at(peer, "bytes_in")),
+                   rtt ? cli_time(a, rtt) : "not measured", cli_bytes(b, at(peer, "bytes_in")),
                    cli_bytes(c, at(peer, "bytes_out")));
         else
             printf("%s%s\n", why && *why ? ": " : "", why ? why : "");
@@ -77,8 +78,9 @@ static void print_home(const json_t *r)
            " members still to tell it\n",
            at(r, "home/entries"), cli_bytes(a, at(r, "home/bytes")), cli_bytes(b, at(r, "home/room_bytes")),
            at(r, "home/full"), at(r, "home/missing"));
-    printf("          of this node's changes %" PRIu64 " wait for a home, %" PRIu64 " of %zu members know all%s\n",
+    printf("          of this node's changes %" PRIu64 " wait for a home; %" PRIu64 " of %zu members know all %s%s\n",
            at(r, "home/queued"), at(r, "home/current"), json_array_size(json_object_get(r, "peers")),
+           at(r, "home/queued") ? "but these" : "of them",
            at(r, "home/held") ? "; held: it was away for long, its homes have not confirmed its objects" : "");
     printf("leases    %" PRIu64 " given to peers keep %s (%s of it idle); %" PRIu64 " transfers under way; %" PRIu64
            " refused, %" PRIu64 " asked back\n",
@@ -119,6 +121,9 @@ static void print_traffic(const json_t *r)
     printf("puts      %" PRIu64 " (%s), %" PRIu64 " kept, %" PRIu64 " replaced, %" PRIu64 " removed\n",
            at(r, "counters/puts"), cli_bytes(a, at(r, "counters/put_bytes")), at(r, "counters/puts_kept"),
            at(r, "counters/replaced"), at(r, "counters/removed"));
+    if (at(r, "counters/copies"))
+        printf("copies    %" PRIu64 " (%s) of objects of other nodes were kept here\n", at(r, "counters/copies"),
+               cli_bytes(a, at(r, "counters/copy_bytes")));
     printf("evicted   %" PRIu64 " (%s)\n", at(r, "counters/evicted"), cli_bytes(a, at(r, "counters/evicted_bytes")));
     printf("refused   %" PRIu64 " full, %" PRIu64 " index full, %" PRIu64 " held, %" PRIu64 " quota; %" PRIu64
            " timed out\n",

@@ -443,10 +443,18 @@ static int outcome(int status)
     }
 }
 
+/* Without the address once more. */
+static const char *cause(const struct remote *r)
+{
+    char start[sizeof r->address + 24];
+    int n = snprintf(start, sizeof start, "cannot connect to '%s': ", r->address + strlen(SCHEME));
+    return strncmp(r->why, start, (size_t)n) == 0 ? r->why + n : r->why;
+}
+
 static void fail(const struct remote *r, int e, char *why, size_t why_size)
 {
     if (outcome(e) == BERTH_ENODE)
-        snprintf(why, why_size, "no node at '%.80s': %.250s", r->address, r->why);
+        snprintf(why, why_size, "no node at '%.80s': %.250s", r->address, cause(r));
     else
         snprintf(why, why_size, "%.250s", r->why);
 }

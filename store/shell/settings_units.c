@@ -30,7 +30,8 @@ static const char *peering_units(unsigned index, bool range)
         return range ? "it must be 1s to 24h" : "that is no duration: write " DURATION_UNITS;
     case SET_REPLACEABLE:
         return range ? "256 namespaces can be configured"
-                     : "write none, or names of 1 to 63 of the characters a-z A-Z 0-9 . _ -, several joined by commas";
+                     : "write none, or names of 1 to 63 of the characters a-z A-Z 0-9 . _ -, several joined by commas; "
+                       "it names namespaces and is no switch: yes, no, true, false, on and off are refused";
     case SET_VERIFY:
         return "write always, 1/N with N up to 1000000000, or lease";
     default:

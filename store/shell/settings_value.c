@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 /* 16 TiB less a unit: a page's number has 32 bits. */
 #define POOL_MAX ((UINT64_C(1) << 44) - UNIT_BYTES)
@@ -180,10 +181,21 @@ static int parse_classes(struct settings *s, const char *text)
     return parse_list(s, text, parse_class);
 }
 
+/* Whoever takes this setting for a switch would have a namespace of that name, and none that is replaceable. */
+static bool is_switch(const char *piece)
+{
+    static const char *const words[] = {"yes", "no", "true", "false", "on", "off"};
+    for (unsigned i = 0; i < sizeof words / sizeof *words; i++) {
+        if (strcasecmp(piece, words[i]) == 0)
+            return true;
+    }
+    return false;
+}
+
 static int replaceable(struct settings *s, char *piece)
 {
     struct node_namespace *n;
-    int e = namespace_find(s, piece, &n);
+    int e = is_switch(piece) ? -EINVAL : namespace_find(s, piece, &n);
     if (e == 0)
         n->replaceable = true;
     return e;

@@ -19,6 +19,13 @@ err_has "--peers"
 run 3 berth stat big
 err_has "--peers"
 run 3 berth exists big
+for command in "rm big" "hold big --label l" "pins big" "pins --revoke big"; do # peers are not asked
+    # shellcheck disable=SC2086
+    run 3 berth $command
+    err_has "a node that has a copy (-n)"
+done
+run 3 berth drop big --label l
+err_has "at the node that has it"
 run 0 berth exists big --peers
 out_has $'yes\tbig'
 run 3 berth exists big nowhere -p --json
@@ -40,8 +47,13 @@ failed_as 3 ENOENT
 # The status has a line for this node as a home, and one for leases.
 run 0 berth status
 check "homes" grep -qE '^home +[0-9]+ keys known \([0-9]+ B of [0-9.]+ MiB\), 0 refused for room; [0-9]+ members still to tell it$' "$scratch/out"
-check "publications" grep -qE '^ +of this node.s changes [0-9]+ wait for a home, [0-9] of 2 members know all$' "$scratch/out"
+check "publications" grep -qE '^ +of this node.s changes [0-9]+ wait for a home; [0-9] of 2 members know all (of them|but these)$' "$scratch/out"
+check "no time that was not measured" bash -c "! grep -q 'rtt 0 ns' '$scratch/out'"
+out_has "puts      0 (0 B)" # what was pulled nobody put here
+out_has "copies    1 (293 KiB) of objects of other nodes were kept here"
 check "leases" grep -qE '^leases +0 given to peers keep 0 B' "$scratch/out"
+run 0 berth status --json
+json "d['counters']['puts'] == 0 and d['counters']['copies'] == 1 and d['counters']['copy_bytes'] == 300000"
 
 # All homes know of what was put so, from a file or a pipe, when the command returns.
 for i in {1..10}; do
@@ -84,12 +96,26 @@ run 4 berth -n "tcp://127.0.0.1:$port_b" exists here absent --json
 json "[r.get('present') for r in d['results']] == [True, None] and d['results'][1]['error']['name'] == 'BERTH_EUNSURE'"
 run 6 berth put alone "$scratch/in" --published -t 300ms --json
 failed_as 6 BERTH_EUNPUBLISHED
+run 0 berth status
+check "who waits is not said to know" grep -qE '^ +of this node.s changes [1-9][0-9]* wait for a home; [0-9] of 2 members know all but these$' "$scratch/out"
 for command in "get absent -o $scratch/none" "get absent --range 0:1 -o $scratch/none" "stat absent" "exists absent"; do
     # shellcheck disable=SC2086
     run 4 berth -n "tcp://127.0.0.1:$port_b" --json $command
     failed_as 4 BERTH_EUNSURE
     err_has "member 'a'"
 done
+
+# Lists that differ: a client without a node is told so, and of no pool.
+read -r port_a port_b < <(two_ports)
+list="c=tcp://127.0.0.1:$port_a,d=tcp://127.0.0.1:$port_b"
+start_berthd c --lock off --name c --listen "tcp://127.0.0.1:$port_a" --peers "$list" --homes 2
+start_berthd d --lock off --name d --listen "tcp://127.0.0.1:$port_b" --peers "$list" --homes 1
+for i in {1..16}; do
+    "$bin/berth" -n "tcp://127.0.0.1:$port_b" get "key$i" -o "$scratch/none" 2>>"$scratch/differ"
+done
+cp "$scratch/differ" "$scratch/err"
+err_has "the nodes' lists of members differ"
+check "no word of a pool" bash -c "! grep -q pool '$scratch/err'"
 
 unset BERTH_NODE
 start_berthd alone --lock off

@@ -180,4 +180,11 @@ check "a stop during a start" test $? -eq 0
 check "is said" grep -q 'stopped before it was ready' "$scratch/early.log"
 check "nothing is half made" test ! -e "$scratch/early/pool-0" -a ! -e "$scratch/early.sock"
 kill "$holder"
+# What a region that goes with the process keeps: nothing. The command says so.
+run 0 berth -n 'embedded:?pool=8MiB&lock=off' put x "$scratch/empty"
+check "one line" test "$(wc -l <"$scratch/err")" -eq 1
+err_has "'x' ends with this command"
+run 0 berth -n "embedded:?pool=8MiB&lock=off&region=$scratch/stays" put x "$scratch/empty"
+check "nothing on stderr" test ! -s "$scratch/err"
+run 0 berth -n "embedded:?pool=8MiB&lock=off&region=$scratch/stays" get x
 finish

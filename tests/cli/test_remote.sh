@@ -46,6 +46,34 @@ run 0 berth stat hello
 out_has 'size        6'
 run 3 berth stat absent
 
+# Who pins a removed object is found by its key, also while a lease keeps it: the get below waits for who reads its pipe.
+mkfifo "$scratch/pipe"
+run 0 berth -n "$local_node" put leased "$scratch/in"
+run 0 berth get leased -o "$scratch/got"
+"$bin/berth" -n "$local_node" get leased >"$scratch/pipe" &
+reader=$!
+exec 8<"$scratch/pipe"
+pins_it() { berth -n "$local_node" pins leased | grep -q '^pin '; }
+for _ in {1..2000}; do pins_it && break; done
+run 0 berth -n "$local_node" rm leased
+run 0 berth -n "$local_node" pins leased
+check "removed and leased" grep -qE '^lease .*removed, waits for this lease' "$scratch/out"
+check "removed and pinned" grep -qE '^pin .*removed, waits for this pin' "$scratch/out"
+run 0 berth -n "$local_node" pins --revoke leased
+out_has "1 process signalled"
+wait "$reader" 2>/dev/null
+check "it was killed" test $? -eq 137
+exec 8<&-
+
+# A name that is none: what was meant.
+for pair in "${address#tcp://} tcp://${address#tcp://}" "tcp:${address#tcp://} tcp://${address#tcp://}" \
+    "/tmp/a.sock unix:/tmp/a.sock" "node tcp://"; do
+    run 2 berth -n "${pair% *}" get hello
+    err_has "${pair#* }"
+done
+run 4 berth -n tcp://127.0.0.1:1 get hello
+check "the address is said once" test "$(grep -o '127.0.0.1:1' "$scratch/err" | wc -l)" -eq 1
+
 # What needs a node of this host.
 for command in "ls" "status" "check" "pins" "rm hello" "hold hello -l x" "drop hello -l x" "put more $scratch/small"; do
     # shellcheck disable=SC2086

@@ -82,7 +82,15 @@ static void test_what_is_not_there(void **unused)
     afar_settle();
     struct berth *c = afar_client(afar_address[0]);
     assert_int_equal(afar_into(c, "nowhere", SECONDS(20)), -ENOENT);
+    says(c, "on any node that could be asked");
     assert_int_equal(berth_stat(c, key_of("nowhere"), &st), -ENOENT);
+    says(c, "on any node that could be asked");
+    struct berth *local = afar_node[0];
+    int64_t end = berth_deadline(SECONDS(20));
+    assert_int_equal(berth_get_into(local, key_of("nowhere"), afar_got, 9, BERTH_PEERS, end), -ENOENT);
+    says(local, "on any node that could be asked");
+    assert_int_equal(berth_stat_peers(local, key_of("nowhere"), &st, end), -ENOENT);
+    says(local, "on any node that could be asked");
     struct berth_key keys[] = {key_of("here"), key_of("nowhere"), key_of("there")};
     uint8_t present[3] = {9, 9, 9};
     assert_int_equal(berth_exists(c, keys, 3, present, 0), 2);
@@ -105,6 +113,8 @@ static void test_what_is_not_there(void **unused)
     struct berth_view view;
     assert_int_equal(berth_get(c, key_of("here"), &view, 0, BERTH_FOREVER), -EOPNOTSUPP);
     says(c, "berth_get_into");
+    assert_non_null(
+        strstr(berth_error_text(-EOPNOTSUPP), "open a node of this host")); /* all that a queue's result has */
     assert_int_equal(berth_get_into(c, key_of("here"), NULL, 5, 0, berth_deadline(SECONDS(20))), -EINVAL);
     assert_int_equal(berth_get_into(c, key_of("here"), afar_got, sizeof afar_got, BERTH_FRESH | BERTH_VERIFY,
                                     berth_deadline(SECONDS(20))),

@@ -165,6 +165,47 @@ static void test_retired_is_renewed_for_transfers_only(void **unused)
     core_close(&c);
 }
 
+static uint32_t n_revoked;
+static void (*other_commands)(struct core *c, const struct node_command *k);
+
+static void count_revoked(struct core *c, const struct node_command *k)
+{
+    if (k->kind == CMD_REVOKE) {
+        n_revoked = k->n_slots;
+    } else {
+        other_commands(c, k);
+    }
+}
+
+/* Objects of the key whose readers a revoke would end. */
+static uint32_t revoked(struct core *c, const char *key)
+{
+    other_commands = c->other;
+    c->other = count_revoked;
+    n_revoked = 0;
+    core_key(c, 1, MSG_REVOKE, key, NS_R);
+    c->other = other_commands;
+    return n_revoked;
+}
+
+/* Readers of a removed object are found whether it waits for a scan, for a reader, or for a lease. */
+static void test_revoke_finds_what_is_leased(void **unused)
+{
+    (void)unused;
+    struct core c;
+    core_open(&c, 64 * MIB, lease_options);
+    core_attach(&c, 1);
+    assert_int_equal(core_put(&c, 1, "a", 10, NS_R), 0);
+    assert_int_equal(lease_ns(&c, 1, "a", NS_R), 0);
+    assert_int_equal(core_key(&c, 1, MSG_REMOVE, "a", NS_R), 0);
+    assert_int_equal(revoked(&c, "a"), 1);
+    assert_int_equal(core_put(&c, 1, "a", 20, NS_R), 0);
+    assert_int_equal(core_key(&c, 1, MSG_REMOVE, "a", NS_R), 0);
+    assert_int_equal(core_put(&c, 1, "a", 30, NS_R), 0);
+    assert_int_equal(revoked(&c, "a"), 2); /* nobody reads the second: its slot is free */
+    core_close(&c);
+}
+
 /* A key with an uncommitted effect is leased as it stands, and the effect waits for the lease as any other does. */
 static void test_pending_keys(void **unused)
 {
@@ -366,6 +407,7 @@ int main(void)
         cmocka_unit_test(test_hold_has_its_margin),
         cmocka_unit_test(test_renewal_moves_the_end),
         cmocka_unit_test(test_retired_is_renewed_for_transfers_only),
+        cmocka_unit_test(test_revoke_finds_what_is_leased),
         cmocka_unit_test(test_pending_keys),
         cmocka_unit_test(test_uses_are_touches),
         cmocka_unit_test(test_eviction_passes_over_leased_slots),

@@ -372,6 +372,11 @@ static void replaceable_setting(void **unused)
     assert_int_equal(set("replaceable", "a b", ORIGIN_URL), -EINVAL);
     assert_int_equal(set("replaceable", "a,,b", ORIGIN_URL), -EINVAL);
     assert_non_null(strstr(why, "write none, or names"));
+    static const char *const switches[] = {"yes", "no", "True", "false", "ON", "off", "chat,yes"};
+    for (unsigned i = 0; i < sizeof switches / sizeof *switches; i++) {
+        assert_int_equal(set("replaceable", switches[i], ORIGIN_FLAG), -EINVAL);
+        assert_non_null(strstr(why, "is no switch"));
+    }
     for (unsigned i = 0; i <= SETTINGS_NAMESPACES; i++)
         snprintf(many + strlen(many), sizeof many - strlen(many), "%sn%u", i ? "," : "", i);
     settings_init(&s);
