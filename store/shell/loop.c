@@ -387,13 +387,13 @@ static void end_drive(struct server *s)
 }
 
 /* A call that is answered in its first pass has looked at no socket. Callers that follow each other keep the node's
- * thread away, so that peers would wait for as long as they do. */
-static void serve_others(struct server *s)
+ * thread away, so that peers would wait for as long as they do. What came is the next pass's, whoever makes it: this
+ * caller has its answer. */
+static void look_at_sockets(struct server *s)
 {
     if (s->now.mono - s->polled > POLL_LIBUV_NS && !s->stopped) {
         run_libuv(s, UV_RUN_NOWAIT);
         tell_cpu(s);
-        pass(s);
     }
 }
 
@@ -415,7 +415,7 @@ bool loop_drive(struct server *s, bool (*done)(void *arg), void *arg, int64_t un
             break;
         rest(s, work);
     }
-    serve_others(s);
+    look_at_sockets(s);
     end_drive(s);
     return true;
 }
