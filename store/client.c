@@ -1,6 +1,7 @@
 /* client.c: opening and closing a handle. */
 #include "store/client.h"
 
+#include "store/clock.h"
 #include "store/map.h"
 #include "store/pin.h"
 #include "store/remote.h"
@@ -27,9 +28,7 @@ _Static_assert(sizeof((struct berth *)0)->path == WHERE_PATH, "path");
 
 int64_t client_now(void)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+    return clock_mono();
 }
 
 /* A clock that is one load, as fine as a tick. */

@@ -2,6 +2,8 @@
  * and a terminal never gets a control byte from it. */
 #include "store/shell/log.h"
 
+#include "store/clock.h"
+
 #include <errno.h>
 #include <pthread.h>
 #include <stdarg.h>
@@ -118,13 +120,6 @@ struct kind {
 static struct kind kinds[LOG_KINDS];
 static pthread_mutex_t kinds_lock = PTHREAD_MUTEX_INITIALIZER;
 
-static int64_t mono_now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
-}
-
 static uint64_t hash_of(const char *text, size_t n)
 {
     uint64_t h = UINT64_C(0xcbf29ce484222325); /* FNV-1a */
@@ -163,7 +158,7 @@ static struct kind *kind_of(const char *format, enum log_level level)
 /* Whether the sentence is to be written now; else it is counted. */
 static bool is_due(struct kind *k, const char *message, size_t n)
 {
-    int64_t now = mono_now();
+    int64_t now = clock_mono();
     uint64_t hash = hash_of(message, n);
     bool is_new = true;
     close_span(k, now);

@@ -4,6 +4,7 @@
 #include "replication/address.h"
 #include "replication/tcp.h"
 #include "replication/tcp_address.h"
+#include "store/clock.h"
 #include "store/shell/log.h"
 #include "store/shell/peers_client.h"
 #include "store/shell/peers_park.h"
@@ -23,17 +24,10 @@
 
 /* ---- clocks ---- */
 
-static int64_t clock_of(clockid_t id)
-{
-    struct timespec t;
-    clock_gettime(id, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 int64_t peers_mono(struct peers *p)
 {
     (void)p;
-    return clock_of(CLOCK_MONOTONIC);
+    return clock_mono();
 }
 
 struct reader_now peers_now(struct peers *p)

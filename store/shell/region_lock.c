@@ -1,6 +1,7 @@
 /* region_lock.c: see region_lock.h. */
 #include "store/shell/region_lock.h"
 
+#include "store/clock.h"
 #include "store/shell/liveness.h"
 #include "store/shell/log.h"
 #include "store/shell/region_ours.h"
@@ -23,6 +24,8 @@
 #define STOP_MS 100      /* how soon a start that waits hears that it is to stop */
 #define GONE_MS 10000    /* how long an end may take that has begun: a large address space goes in seconds */
 #define UNSEEN_MS 1000   /* the fixed wait of rule 19 for a process that can't be seen from here */
+
+#define MS INT64_C(1000000) /* ns */
 
 #define EXITING 4u /* PF_EXITING of the flags in /proc/PID/stat */
 
@@ -74,13 +77,6 @@ static bool lock_is_free(int fd)
     return fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type == F_UNLCK;
 }
 
-static int64_t now_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
 /* A pidfd of the process that the file names, if it lives; -1. */
 static int holder_pidfd(const struct holder *h)
 {
@@ -97,7 +93,7 @@ static int holder_pidfd(const struct holder *h)
 /* 1: it has ended; 0: not in this time; -ECANCELED. */
 static int wait_pidfd(int fd, const struct mem_progress *progress)
 {
-    for (int64_t end = now_ms() + GONE_MS; now_ms() < end;) {
+    for (int64_t end = clock_mono() + GONE_MS * MS; clock_mono() < end;) {
         struct pollfd p = {.fd = fd, .events = POLLIN};
         if (poll(&p, 1, STOP_MS) > 0)
             return 1;
@@ -173,8 +169,8 @@ static bool is_dying(const struct holder *h)
  * the signal and beginning to exit a process shows neither, so who lives is looked at twice. */
 static bool lock_of_dying(int fd, const struct mem_progress *progress)
 {
-    int64_t end = now_ms() + DYING_MS;
-    for (unsigned alive = 0; alive < 2 && now_ms() < end && !mem_stopped(progress);) {
+    int64_t end = clock_mono() + DYING_MS * MS;
+    for (unsigned alive = 0; alive < 2 && clock_mono() < end && !mem_stopped(progress);) {
         struct holder h;
         alive = holder_read(fd, &h) && is_dying(&h) ? 0 : alive + 1;
         poll(NULL, 0, DYING_LOOK_MS);

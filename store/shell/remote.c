@@ -1,6 +1,7 @@
 /* remote.c: see remote.h. */
 #include "store/shell/remote.h"
 
+#include "store/clock.h"
 #include "store/fd.h"
 #include "store/map.h"
 #include "store/shell/peers_client.h"
@@ -51,13 +52,6 @@ struct remote {
     char why[TRANSPORT_WHY_MAX];
 };
 
-static int64_t now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 /* ---- requests ---- */
 
 /* Of a client there is none: the time-out stands for it. */
@@ -73,7 +67,7 @@ static void ask_stat(struct remote *r, const struct msg_key *m)
         return;
     }
     memcpy(own, m, m->head.bytes);
-    own->head.deadline = now_ns() + r->timeout_ns;
+    own->head.deadline = clock_mono() + r->timeout_ns;
     peers_stat(r->server->peers, r->session, own);
     free(own);
 }
@@ -130,7 +124,7 @@ static uint64_t rest(struct remote *r)
         return 0;
     if (session_stalled(c))
         return STALL_MS;
-    int64_t at = peers_timer(r->server->peers), now = now_ns();
+    int64_t at = peers_timer(r->server->peers), now = clock_mono();
     if (at == INT64_MAX)
         return 60000;
     return at <= now ? 0 : (uint64_t)((at - now + 999999) / 1000000);
@@ -381,7 +375,7 @@ static int start(struct remote *r, const struct remote_config *config, int *sock
 /* Until there is an outcome or the time is up: whether there is one. Under the lock. */
 static bool await(struct remote *r, bool (*is)(const struct remote *r), int64_t timeout_ns)
 {
-    int64_t until = timeout_ns < INT64_MAX - now_ns() ? now_ns() + timeout_ns : INT64_MAX;
+    int64_t until = timeout_ns < INT64_MAX - clock_mono() ? clock_mono() + timeout_ns : INT64_MAX;
     struct timespec t = {.tv_sec = until / 1000000000, .tv_nsec = until % 1000000000};
     int e = 0;
     while (!is(r) && e != ETIMEDOUT)
