@@ -14,8 +14,8 @@
 #include <unistd.h>
 
 #define SPIN_MIN_NS INT64_C(2000)
-#define ROOM_NS INT64_C(1000000) /* nobody rings when the request ring gets room: look again after this */
-#define DRIVE_NS INT64_C(1000000000)
+#define ROOM_NS INT64_C(1000000)     /* nobody rings when the request ring gets room: look again after this */
+#define DRIVE_NS INT64_C(1000000000) /* who does the node's work looks so often whether it has hung up */
 #define BACKOFF_FIRST_NS INT64_C(2000000)
 #define BACKOFF_MAX_NS INT64_C(200000000)
 #define JOIN_NS INT64_C(2000000000) /* how long one try to attach again waits for the node's answer */
@@ -209,25 +209,36 @@ static void look_at_socket(struct berth *b)
     pthread_mutex_unlock(&b->lock);
 }
 
-/* Others that change what is waited for, or until when, write into the eventfd from here on. */
-static int64_t begin_doze(struct berth *b, int64_t until, int64_t now)
+/* Others that change what is waited for, or until when, poke who leads from here on. how: calls.dozing or .driving. */
+static int64_t begin_rest(struct berth *b, int64_t until, int64_t now, bool *how)
 {
     struct calls *e = &b->calls;
     pthread_mutex_lock(&b->lock);
-    e->look = next_look(e, until, now);
-    e->dozing = true;
+    int64_t look = e->look = next_look(e, until, now);
+    *how = true;
     pthread_mutex_unlock(&b->lock);
+    return look;
+}
+
+static void end_rest(struct berth *b, bool *how)
+{
+    pthread_mutex_lock(&b->lock);
+    *how = false;
+    pthread_mutex_unlock(&b->lock);
+}
+
+static int64_t begin_doze(struct berth *b, int64_t until, int64_t now)
+{
+    int64_t look = begin_rest(b, until, now, &b->calls.dozing);
     atomic_store_explicit(&b->ring->client_sleeping, 1, memory_order_seq_cst);
     atomic_thread_fence(memory_order_seq_cst);
-    return e->look;
+    return look;
 }
 
 static void end_doze(struct berth *b)
 {
     atomic_store_explicit(&b->ring->client_sleeping, 0, memory_order_relaxed);
-    pthread_mutex_lock(&b->lock);
-    b->calls.dozing = false;
-    pthread_mutex_unlock(&b->lock);
+    end_rest(b, &b->calls.dozing);
 }
 
 static void doze(struct berth *b, bool (*ready)(void *arg), void *arg, int64_t until)
@@ -337,13 +348,6 @@ static bool drive_over(void *arg)
     return reply_there(&d->b->calls) || d->ready(d->arg);
 }
 
-static void set_driving(struct berth *b, bool driving)
-{
-    pthread_mutex_lock(&b->lock);
-    b->calls.driving = driving;
-    pthread_mutex_unlock(&b->lock);
-}
-
 /* An embedded node whose thread sleeps: who waits does its work. Now and then a look whether the node has hung up,
  * which nothing else would show here. */
 static bool drive(struct berth *b, bool (*ready)(void *arg), void *arg, int64_t until)
@@ -353,14 +357,10 @@ static bool drive(struct berth *b, bool (*ready)(void *arg), void *arg, int64_t 
     if (!b->server || e->state != CALLS_UP) {
         return false;
     }
-    int64_t now = client_now();
-    pthread_mutex_lock(&b->lock);
-    int64_t look = next_look(e, until, now);
-    e->look = look = look < now + DRIVE_NS ? look : now + DRIVE_NS;
-    e->driving = true;
-    pthread_mutex_unlock(&b->lock);
+    int64_t now = client_now(), most = until < now + DRIVE_NS ? until : now + DRIVE_NS;
+    int64_t look = begin_rest(b, most, now, &e->driving);
     bool drove = server_drive(b->server, drive_over, &d, look);
-    set_driving(b, false);
+    end_rest(b, &e->driving);
     if (drove && client_now() >= look) {
         look_at_socket(b);
     }

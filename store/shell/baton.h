@@ -34,7 +34,5 @@ bool baton_give(struct baton *b);
 void baton_regain(struct baton *b);
 /* .. and lets go of it, to sleep. */
 void baton_leave(struct baton *b);
-/* Any thread, signal handlers too: a park ends. */
-void baton_unpark(struct baton *b);
 
 #endif

@@ -212,8 +212,7 @@ static bool pass(struct server *s)
     bool work = take_touches(s);
     struct session *last = take_requests(s);
     work |= dispatch_committed(s);
-    int64_t now = server_clock(s);
-    if (s->timer_at <= now) {
+    if (s->timer_at <= server_clock(s)) {
         struct node_event ev = {.kind = EV_TICK};
         dispatch(s, &ev);
     }
@@ -293,12 +292,13 @@ static uint64_t timer_time(struct server *s)
 }
 
 /* The node's thread of an embedded node sleeps without the baton. Waiting is not libuv's then, so libuv must have told
- * the kernel what it waits for: it ran, and the pass after that found nothing. */
+ * the kernel what it waits for: it ran, and the pass after that found nothing. Callers that drive meanwhile add nothing
+ * to that: an embedded node has no listener, and all its descriptors are watched before the first call. */
 static void sleep_without_baton(struct server *s)
 {
     struct pollfd fd = {.fd = uv_backend_fd(&s->loop), .events = POLLIN};
     uv_update_time(&s->loop);
-    int timeout = uv_backend_timeout(&s->loop);
+    int timeout = uv_backend_timeout(&s->loop); /* which timer_time tells as a time */
     s->poll_until = timer_time(s);
     s->flushed = false;
     baton_leave(&s->baton);
