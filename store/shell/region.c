@@ -162,10 +162,7 @@ static int index_open(const struct opening *o, uint64_t map_bytes, bool look)
     };
     int e = lmdb_open(&r->index, &c);
     if (e == -ENOSPC)
-        return refuse(
-            o, e,
-            "the index of %llu MiB finds no room in '%s': make it smaller (--index-size), or the file system larger",
-            (unsigned long long)(map_bytes >> 20), dir);
+        return region_space_refuse_index(r, map_bytes, o->why, o->why_size);
     return e == 0 ? 0 : refuse(o, e, "the index in '%s' can't be opened: %s", dir, strerror(-e));
 }
 
@@ -343,9 +340,8 @@ static int make_region(struct opening *o, const char *reason)
     close(r->clients_fd);
     r->clients_fd = -1;
     e = open_subdirectories(o);
-    e = e != 0 ? e
-               : region_space(r, o->s, &o->shape, 0, o->why,
-                              o->why_size); /* who has old files mapped keeps their memory */
+    if (e == 0) /* who has the old files mapped keeps their memory */
+        e = region_space(r, o->s, &o->shape, 0, o->why, o->why_size);
     if (e == 0 && (e = make_identity(&o->id)) != 0)
         return refuse(o, e, "no random numbers, or no boot id: %s", strerror(-e));
     e = e != 0 ? e : reserve_pool(o);

@@ -72,6 +72,15 @@ static uint64_t file_allocated(const struct region *r, const char *name)
     return fstatat(r->dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 ? (uint64_t)st.st_blocks * 512 : 0;
 }
 
+int region_space_refuse_index(const struct region *r, uint64_t bytes, char *why, size_t why_size)
+{
+    snprintf(
+        why, why_size,
+        "the index of %llu MiB finds no room in '%s/index': make it smaller (--index-size), or the file system larger",
+        (unsigned long long)(bytes >> 20), r->path);
+    return -ENOSPC;
+}
+
 int region_space_index(const struct region *r, const struct settings *s, char *why, size_t why_size)
 {
     uint64_t needs = lmdb_file_bytes(s->index_size);
@@ -80,9 +89,5 @@ int region_space_index(const struct region *r, const struct settings *s, char *w
     char short_of[512];
     if (needs <= has || space_check(&need, short_of, sizeof short_of) == 0)
         return 0;
-    snprintf(
-        why, why_size,
-        "the index of %llu MiB finds no room in '%s/index': make it smaller (--index-size), or the file system larger",
-        (unsigned long long)(s->index_size >> 20), r->path);
-    return -ENOSPC;
+    return region_space_refuse_index(r, s->index_size, why, why_size);
 }

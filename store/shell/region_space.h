@@ -12,5 +12,7 @@ int region_space(const struct region *r, const struct settings *s, const struct 
                  char *why, size_t why_size);
 /* For the index of r to become as large as the settings say. 0; -ENOSPC with the sentence. */
 int region_space_index(const struct region *r, const struct settings *s, char *why, size_t why_size);
+/* The sentence for an index of so many bytes that found none. -ENOSPC. */
+int region_space_refuse_index(const struct region *r, uint64_t bytes, char *why, size_t why_size);
 
 #endif
