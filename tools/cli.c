@@ -293,11 +293,17 @@ int cli_usage(const char *format, ...)
 
 /* ---- the node ---- */
 
+/* The settings of the embedded node that the command starts; NULL: it starts none. */
+static const char *embedded_settings(void)
+{
+    const char *node = cli.node ? cli.node : getenv("BERTH_NODE");
+    return node && !strncmp(node, "embedded:", 9) ? node + 9 : NULL;
+}
+
 /* An embedded node that does not start is refused as berthd is. */
 static int fail_open(int error)
 {
-    const char *node = cli.node ? cli.node : getenv("BERTH_NODE");
-    bool starts = node && !strncmp(node, "embedded:", 9);
+    bool starts = embedded_settings() != NULL;
     char sentence[256];
     cli_last_sentence(error, sentence, sizeof sentence);
     const char *path = cli.node && !strncmp(cli.node, "unix:", 5) ? cli.node + 5 : cli.node;
@@ -330,9 +336,8 @@ int cli_open(struct berth **b, uint32_t flags, uint32_t *ns)
 
 bool cli_node_is_passing(void)
 {
-    const char *node = cli.node ? cli.node : getenv("BERTH_NODE");
-    return node && !strncmp(node, "embedded:", 9) && !strstr(node, ":region=") && !strstr(node, "?region=") &&
-           !strstr(node, "&region=");
+    const char *s = embedded_settings();
+    return s && strncmp(s, "region=", 7) != 0 && !strstr(s, "?region=") && !strstr(s, "&region=");
 }
 
 int64_t cli_deadline(void)
