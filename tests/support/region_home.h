@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <ftw.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -17,6 +18,7 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -111,6 +113,29 @@ static inline pid_t node_in_child(const struct settings *s, char *path, size_t s
     close(ends[0]);
     snprintf(path, size, "%s", got);
     return child;
+}
+
+/* arg: settings. The error, or 0: then it was closed again. */
+static inline void *open_in_thread(void *arg)
+{
+    static struct region r;
+    static char text[400];
+    int e = region_open(&r, arg, NULL, text, sizeof text);
+    if (e == 0)
+        region_close(&r, true);
+    return (void *)(intptr_t)e;
+}
+
+/* For a fifth of a second. */
+static inline void still_runs(pthread_t thread)
+{
+    void *result;
+    struct timespec soon;
+    clock_gettime(CLOCK_REALTIME, &soon);
+    soon.tv_nsec += 200000000;
+    soon.tv_sec += soon.tv_nsec / 1000000000;
+    soon.tv_nsec %= 1000000000;
+    assert_int_equal(pthread_timedjoin_np(thread, &result, &soon), ETIMEDOUT);
 }
 
 static inline void end_child(pid_t child)
