@@ -467,10 +467,8 @@ static void expire_own(struct berth *b, struct call_result *r)
 
 int call_run(struct berth *b, struct call *c, struct call_result *r, call_take *take, void *arg)
 {
-    int cancel;
     *r = (struct call_result){.take = take, .arg = arg};
-    berth_unasked("");                                       /* of an earlier call */
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel); /* a cancelled thread would keep the lock */
+    berth_unasked(""); /* of an earlier call */
     c->done = finish;
     c->arg = r;
     limit_by_default(b, c, client_now());
@@ -487,6 +485,5 @@ int call_run(struct berth *b, struct call *c, struct call_result *r, call_take *
         calls_wait(b, r, is_finished, r, limit);
         expire_own(b, r);
     }
-    pthread_setcancelstate(cancel, NULL);
     return r->status;
 }
