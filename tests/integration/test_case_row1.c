@@ -124,14 +124,16 @@ static int reads(void *unused)
     return 0;
 }
 
-static void replace(const char *text)
+/* flags: BERTH_PUBLISHED where the reader is to find it at once. One that stands still acknowledges nothing. */
+static void replace(const char *text, uint32_t flags)
 {
+    struct berth_put_opts o = {.size = sizeof o, .flags = flags, .deadline = berth_deadline(INT64_C(20000000000))};
     uint8_t *data = malloc(SIZE);
     assert_non_null(data);
     payload_fill(data, SIZE, text);
     int rc = berth_remove(d.b[FAR], key_of("k"), NULL);
     assert_true(rc == 0 || rc == -ENOENT);
-    assert_int_equal(berth_put(d.b[FAR], key_of("k"), data, SIZE, NULL), 0);
+    assert_int_equal(berth_put(d.b[FAR], key_of("k"), data, SIZE, &o), 0);
     free(data);
 }
 
@@ -152,14 +154,14 @@ static void test_reader_stands_still(void **unused)
     assert_true(wired_is(&d, FAR, "up", 20000));
     for (unsigned i = 0; i < 4; i++) {
         uint64_t from = atomic_load(&d.relay.moved[RELAY_BULK][RELAY_BACK]);
-        replace("first");
+        replace("first", BERTH_PUBLISHED);
         relay_rate(&d.relay, RELAY_BULK, RELAY_BACK, 8000000);
         parent_tell(&reader, 'g');
         if (!eventually(more_came, &from, 10000)) {
             fail_msg("the reader does not read");
         }
         kill(reader.pid, SIGSTOP);
-        replace("second");
+        replace("second", 0);
         usleep(900000); /* the pause itself: past the lease and its margins */
         relay_all(&d.relay, RELAY_FREE);
         kill(reader.pid, SIGCONT);

@@ -48,36 +48,74 @@ static int close_nodes(void **state)
     return 0;
 }
 
-static void put_and_look(struct berth *b, const char *key, size_t size)
+/* What goes wrong, NULL: nothing. A thread of the test's own may not assert: it would end the process unheard. */
+static const char *put_and_look_with(struct berth *b, const char *key, size_t size, const struct berth_put_opts *opts)
 {
     uint8_t *data = malloc(size), *back = malloc(size);
-    assert_true(data && back);
-    payload_fill(data, size, key);
-    assert_int_equal(berth_put(b, key_of(key), data, size, NULL), 0);
-    assert_int_equal(berth_get_into(b, key_of(key), back, size, 0, BERTH_NOW), (long)size);
-    assert_memory_equal(data, back, size);
+    const char *wrong = data && back ? NULL : "no memory";
+    if (!wrong) {
+        payload_fill(data, size, key);
+        wrong = berth_put(b, key_of(key), data, size, opts) ? "put" : NULL;
+    }
+    if (!wrong && berth_get_into(b, key_of(key), back, size, 0, BERTH_NOW) != (long)size) {
+        wrong = "get";
+    }
+    if (!wrong && memcmp(data, back, size) != 0) {
+        wrong = "bytes";
+    }
     free(data);
     free(back);
+    return wrong;
 }
+
+static const char *put_and_look(struct berth *b, const char *key, size_t size)
+{
+    return put_and_look_with(b, key, size, NULL);
+}
+
+/* .. and every node finds it. */
+static const char *publish_and_look(struct berth *b, const char *key, size_t size)
+{
+    struct berth_put_opts o = {.size = sizeof o, .flags = BERTH_PUBLISHED, .deadline = berth_deadline(SECONDS(30))};
+    return put_and_look_with(b, key, size, &o);
+}
+
+#define assert_right(call)                     \
+    do {                                       \
+        const char *wrong_ = (call);           \
+        if (wrong_)                            \
+            fail_msg("%s: %s", #call, wrong_); \
+    } while (0)
 
 struct worker {
     unsigned number, rounds;
+    const char *wrong; /* read after the join */
     _Atomic int done;
 };
 
 static void *work(void *arg)
 {
     struct worker *w = arg;
-    for (unsigned i = 0; i < w->rounds; i++) {
+    for (unsigned i = 0; i < w->rounds && !w->wrong; i++) {
         char key[32];
         snprintf(key, sizeof key, "t%u-%u", w->number, i % 50);
-        if (i >= 50) {
-            assert_int_equal(berth_remove(node[0], key_of(key), NULL), 0);
+        if (i >= 50 && berth_remove(node[0], key_of(key), NULL)) {
+            w->wrong = "remove";
+        } else {
+            w->wrong = put_and_look(node[0], key, 1000 + i % 7000);
         }
-        put_and_look(node[0], key, 1000 + i % 7000);
     }
     atomic_store(&w->done, 1);
     return NULL;
+}
+
+static void join_right(pthread_t t, struct worker *w)
+{
+    pthread_join(t, NULL);
+    if (w->wrong) {
+        fail_msg("thread %u: %s", w->number, w->wrong);
+    }
+    assert_true(atomic_load(&w->done));
 }
 
 static void threads_of_one_handle(void **state)
@@ -91,8 +129,7 @@ static void threads_of_one_handle(void **state)
         assert_int_equal(pthread_create(&t[i], NULL, work, &w[i]), 0);
     }
     for (unsigned i = 0; i < THREADS; i++) {
-        pthread_join(t[i], NULL);
-        assert_true(atomic_load(&w[i].done));
+        join_right(t[i], &w[i]);
     }
 }
 
@@ -110,26 +147,36 @@ static void waiting_drives(void **state)
     assert_int_equal(pthread_create(&t, NULL, work, &w), 0);
     assert_int_equal(berth_get(node[0], key_of("t7-0"), &v, BERTH_WAIT, berth_deadline(SECONDS(30))), 0);
     berth_release(node[0], &v, 1);
-    pthread_join(t, NULL);
+    join_right(t, &w);
+}
+
+static const char *pull_on_a_small_stack(void)
+{
+    struct berth_view v;
+    uint8_t into[4000];
+    char *text = NULL;
+    const char *wrong = publish_and_look(node[0], "small", sizeof into);
+    wrong = wrong ? wrong : publish_and_look(node[0], "large", 3 << 20);
+    if (!wrong && berth_get(node[1], key_of("large"), &v, BERTH_PEERS, berth_deadline(SECONDS(30)))) {
+        wrong = "pull";
+    } else if (!wrong) {
+        berth_release(node[1], &v, 1);
+    }
+    if (!wrong && berth_get_into(node[1], key_of("small"), into, sizeof into, BERTH_PEERS | BERTH_FRESH,
+                                 berth_deadline(SECONDS(30))) != sizeof into) {
+        wrong = "pull into";
+    }
+    if (!wrong && berth_query(node[0], BERTH_STATUS, NULL, &text)) {
+        wrong = "query";
+    }
+    free(text);
+    return wrong;
 }
 
 static void *on_a_small_stack(void *arg)
 {
     struct worker *w = arg;
-    struct berth_view v;
-    put_and_look(node[0], "small", 4000);
-    put_and_look(node[0], "large", 3 << 20);
-    assert_int_equal(berth_get(node[1], key_of("large"), &v, BERTH_PEERS, berth_deadline(SECONDS(30))), 0);
-    berth_release(node[1], &v, 1);
-    uint8_t *into = malloc(4000);
-    assert_non_null(into);
-    assert_int_equal(
-        berth_get_into(node[1], key_of("small"), into, 4000, BERTH_PEERS | BERTH_FRESH, berth_deadline(SECONDS(30))),
-        4000);
-    free(into);
-    char *text = NULL;
-    assert_int_equal(berth_query(node[0], BERTH_STATUS, NULL, &text), 0);
-    free(text);
+    w->wrong = pull_on_a_small_stack();
     atomic_store(&w->done, 1);
     return NULL;
 }
@@ -152,14 +199,13 @@ static void small_stack(void **state)
     struct worker w = {0};
     (void)state;
     open_nodes(2);
-    put_and_look(node[0], "hello", 100);
+    assert_right(put_and_look(node[0], "hello", 100));
     assert_true(eventually(met, NULL, 20000));
     pthread_attr_init(&a);
     assert_int_equal(pthread_attr_setstacksize(&a, SMALL_STACK), 0);
     assert_int_equal(pthread_create(&t, &a, on_a_small_stack, &w), 0);
     pthread_attr_destroy(&a);
-    pthread_join(t, NULL);
-    assert_true(atomic_load(&w.done));
+    join_right(t, &w);
 }
 
 static _Atomic int outlasted;
@@ -187,7 +233,7 @@ static void cancelled_thread(void **state)
     pthread_join(t, &result);
     assert_ptr_equal(result, SANITIZED ? NULL : PTHREAD_CANCELED);
     assert_int_equal(atomic_load(&outlasted), 1);
-    put_and_look(node[0], "after", 100);
+    assert_right(put_and_look(node[0], "after", 100));
 }
 
 /* The node's thread is kept out by callers that follow each other; others are served nevertheless. */
@@ -199,9 +245,9 @@ static void others_are_served(void **state)
     unsigned pulls = 0;
     (void)state;
     open_nodes(2);
-    put_and_look(node[0], "hello", 100);
+    assert_right(put_and_look(node[0], "hello", 100));
     assert_true(eventually(met, NULL, 20000));
-    put_and_look(node[0], "served", sizeof data);
+    assert_right(publish_and_look(node[0], "served", sizeof data));
     payload_fill(data, sizeof data, "served");
     assert_int_equal(pthread_create(&t, NULL, work, &w), 0);
     while (!atomic_load(&w.done) || pulls < 10) {
@@ -212,7 +258,7 @@ static void others_are_served(void **state)
         assert_memory_equal(back, data, sizeof back);
         pulls++;
     }
-    pthread_join(t, NULL);
+    join_right(t, &w);
 }
 
 /* Calls that are answered in their first pass keep the node's thread away, one after the other: sockets are looked at
@@ -221,7 +267,7 @@ static void quick_calls_look_at_sockets(void **state)
 {
     (void)state;
     open_nodes(1);
-    put_and_look(node[0], "k", 10);
+    assert_right(put_and_look(node[0], "k", 10));
     struct server *s = node[0]->server;
     unsigned seen = 0;
     int64_t before = 0;
@@ -259,9 +305,11 @@ static void *wait_long(void *arg)
 {
     struct berth_view v;
     atomic_store(&waiter_id, gettid());
-    assert_int_equal(berth_get(node[0], key_of("never"), &v, BERTH_WAIT, berth_deadline(SECONDS(60))), 0);
-    berth_release(node[0], &v, 1);
-    return arg;
+    *(int *)arg = berth_get(node[0], key_of("never"), &v, BERTH_WAIT, berth_deadline(SECONDS(60)));
+    if (*(int *)arg == 0) {
+        berth_release(node[0], &v, 1);
+    }
+    return NULL;
 }
 
 static bool waiter_sleeps(void *arg)
@@ -290,11 +338,12 @@ static void deadline_beside_a_thread_held_up(void **state)
     struct sigaction sa = {.sa_handler = hold_up}, old;
     struct berth_view v;
     pthread_t t;
+    int waited = -1;
     (void)state;
     open_nodes(1);
     assert_int_equal(pipe(gate), 0);
     assert_int_equal(sigaction(SIGUSR1, &sa, &old), 0);
-    assert_int_equal(pthread_create(&t, NULL, wait_long, NULL), 0);
+    assert_int_equal(pthread_create(&t, NULL, wait_long, &waited), 0);
     assert_true(eventually(waiter_sleeps, NULL, 20000));
     pthread_kill(t, SIGUSR1);
     while (!atomic_load(&held_up)) {
@@ -303,8 +352,9 @@ static void deadline_beside_a_thread_held_up(void **state)
     assert_int_equal(berth_get(node[0], key_of("nothing"), &v, BERTH_WAIT, berth_deadline(SECONDS(1) / 50)),
                      -ETIMEDOUT);
     assert_int_equal(write(gate[1], "x", 1), 1);
-    put_and_look(node[0], "never", 10);
+    assert_right(put_and_look(node[0], "never", 10));
     pthread_join(t, NULL);
+    assert_int_equal(waited, 0);
     sigaction(SIGUSR1, &old, NULL);
     close(gate[0]);
     close(gate[1]);
