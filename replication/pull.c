@@ -1,5 +1,6 @@
 /* pull.c: the puller's event loop. */
 #include "replication/pull_internal.h"
+#include "store/zeroed.h"
 
 #include <errno.h>
 #include <string.h>
@@ -17,7 +18,7 @@ void out_add(struct puller *p, struct out *o, enum pull_command_kind kind)
 
 struct keybox *key_new(struct puller *p, const struct pull_key *k)
 {
-    struct keybox *b = calloc(1, sizeof *b + k->key.size);
+    struct keybox *b = zeroed(sizeof *b + k->key.size);
     if (b) {
         b->refs = 1;
         b->flags = k->flags & PULL_REPLACEABLE;
@@ -172,7 +173,7 @@ static void bury_all(struct puller *p)
         request_free(p, CONTAINER(p->dead_requests.next, struct request, grave));
     }
     while (!list_empty(&p->dead_fetches)) {
-        fetch_free(p, CONTAINER(p->dead_fetches.next, struct fetch, grave));
+        fetch_free(p, CONTAINER(p->dead_fetches.next, struct fetch, all));
     }
 }
 
@@ -191,7 +192,6 @@ static void destroy_fetches(struct puller *p)
             list_remove(&r->cancel.node);
             free(r);
         }
-        list_remove(&f->all);
         fetch_free(p, f);
     }
 }

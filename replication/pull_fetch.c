@@ -9,7 +9,7 @@
 
 struct fetch *fetch_find(struct puller *p, uint64_t id)
 {
-    for (struct pull_link *l = pull_table_first(&p->fetches_by_id, pull_table_mix(id)); l; l = pull_table_next(l)) {
+    for (struct pull_link *l = pull_table_first(&p->fetches_by_id, id); l; l = pull_table_next(l)) {
         struct fetch *f = CONTAINER(l, struct fetch, by_id);
         if (f->id == id) {
             return f;
@@ -24,7 +24,7 @@ void fetch_free(struct puller *p, struct fetch *f)
     for (unsigned i = 0; i < sizeof outs / sizeof outs[0]; i++) {
         list_remove(&outs[i]->node);
     }
-    list_remove(&f->grave);
+    list_remove(&f->all);
     key_drop(f->key);
     pad_drop(p, f);
     if (f->asked != &f->whole) {
@@ -355,7 +355,7 @@ static void bury(struct puller *p, struct fetch *f)
         pull_table_remove(&p->fetches_by_key, &f->by_key);
     }
     list_remove(&f->all);
-    list_push(&p->dead_fetches, &f->grave);
+    list_push(&p->dead_fetches, &f->all);
 }
 
 static void give_results(struct puller *p, struct fetch *f, int status)

@@ -120,9 +120,10 @@ enum fetch_state {
 };
 enum fetch_after { AFTER_END, AFTER_RETRY };
 
-struct fetch {
+struct fetch { /* at most 1032 bytes: larger ones malloc does not keep at hand for its thread */
     struct pull_link by_key, by_id;
-    struct list all, grave, items, in_seek, in_flow, reads;
+    struct list all; /* in puller.fetches, or in dead_fetches */
+    struct list items, in_seek, in_flow, reads;
     struct timer timer;
     struct out reserve, hash, seal, abort, corrupt, watch;
     uint64_t id;
@@ -130,48 +131,46 @@ struct fetch {
     enum pull_destination destination;
     enum fetch_state state;
     enum fetch_after after;
+    enum pull_phase phase;
     int end;
+    int lost;  /* why the key's writer did not seal it: it is looked for once more; 0 */
+    int worst; /* what a source that failed makes of "nowhere" */
     uint32_t round;
-    bool fresh, hold;
-    bool late;                  /* as an item is: it joined its seek after a home was asked */
+    bool fresh : 1, hold : 1;
+    bool late : 1;      /* as an item is: it joined its seek after a home was asked */
+    bool watching : 1;  /* answers to its WATCH are still to come */
+    bool last_look : 1; /* the one under way began after `lost` was known */
+    bool reserved : 1, reserving : 1, hashing : 1;
+    bool served : 1; /* the lease's use counts */
+    bool has_piece_sum : 1, blocked : 1, renewed : 1, verifiable : 1;
+    bool source_lost : 1; /* a source of it was lost */
+    bool removed : 1;     /* what it brought was older than a removal of this node */
+    uint16_t corrupt_member;
+    uint32_t stale, waits, rereads;
+    uint32_t n_asked, n_ranges, range, n_parts, n_sums, n_reads, reads_made;
+    uint32_t visited;           /* phases that it was in: bits */
     struct object_version here; /* of the local pool's copy, as the last FRESH that joined has said */
-    bool watching;              /* answers to its WATCH are still to come */
-    bool last_look;             /* the one under way began after `lost` was known */
-    int lost;                   /* why the key's writer did not seal it: it is looked for once more; 0 */
     struct seek *seek;
     struct rpc *rpc; /* STATE */
     struct reader_lease *lease;
+    struct flow *flow;
     uint64_t avoid[MEMBER_WORDS];
-    int worst; /* what a source that failed makes of "nowhere" */
-    uint32_t stale, waits, rereads;
     struct pull_target target;
-    bool reserved, reserving, hashing;
     int64_t full_since; /* no room has been found since; 0: not looked for, or found */
-    bool served;        /* the lease's use counts */
     uint64_t abort_token;
     struct lease_terms corrupt_terms;
-    uint16_t corrupt_member;
     uint64_t room;
     struct pull_range whole, *asked;    /* asked: own copy, or &whole */
     struct pull_range *ranges, *padded; /* what is read: asked, or padded: with the rest of their segments */
     uint8_t *scratch;                   /* n_scratch bytes: where that rest goes */
     uint64_t n_scratch;
-    uint32_t n_asked, n_ranges, range;
     uint64_t range_at, total, unposted, flying;
-    uint32_t n_reads, reads_made;
     uint64_t piece_sum;
-    bool has_piece_sum, blocked, renewed, verifiable;
-    struct flow *flow;
     struct pull_part *parts;
     uint64_t *expect;
-    uint32_t n_parts, n_sums;
     struct pull_result record;
-    enum pull_phase phase;
-    int64_t since;        /* it is in this phase, CLOCK_MONOTONIC ns */
+    int64_t since;        /* it is in its phase, CLOCK_MONOTONIC ns */
     int64_t began, ended; /* of its READs, as the transport said: the first, the last; 0: not known */
-    uint32_t visited;     /* phases that it was in: bits */
-    bool source_lost;     /* a source of it was lost */
-    bool removed;         /* what it brought was older than a removal of this node */
 };
 
 struct read {

@@ -5,6 +5,7 @@
  * SMALL bytes wait: a SPAREth of a window is there for such READs beside what others fill it with.
  */
 #include "replication/pull_internal.h"
+#include "store/zeroed.h"
 
 #include <errno.h>
 
@@ -36,7 +37,7 @@ static struct flow *flow_find(struct request *r, uint16_t member)
 
 static struct flow *flow_new(struct puller *p, struct request *r, uint16_t member)
 {
-    struct flow *w = calloc(1, sizeof *w);
+    struct flow *w = zeroed(sizeof *w);
     if (w) {
         w->request = r;
         w->member = member;
@@ -209,7 +210,7 @@ static void post(struct puller *p, struct fetch *f, struct read *r, uint64_t len
     p->flying += length;
     m->small += length <= SMALL ? length : 0;
     p->small += length <= SMALL ? length : 0;
-    pull_table_add(&p->reads, &r->by_id, pull_table_mix(r->id));
+    pull_table_add(&p->reads, &r->by_id, r->id);
     list_push(&f->reads, &r->node);
     out_add(p, &r->post, CMD_PULL_READ);
     p->counter[PULL_READS]++;
@@ -257,7 +258,7 @@ static bool pump_source(struct puller *p, struct member *m)
         block(p, f);
         return true;
     }
-    struct read *r = calloc(1, sizeof *r);
+    struct read *r = zeroed(sizeof *r);
     if (!r) {
         fetch_stop(p, f, AFTER_END, -ENOMEM);
         return true;
@@ -332,7 +333,7 @@ static void failed(struct puller *p, struct fetch *f, int status)
 
 static struct read *read_find(struct puller *p, uint64_t id)
 {
-    for (struct pull_link *l = pull_table_first(&p->reads, pull_table_mix(id)); l; l = pull_table_next(l)) {
+    for (struct pull_link *l = pull_table_first(&p->reads, id); l; l = pull_table_next(l)) {
         struct read *r = CONTAINER(l, struct read, by_id);
         if (r->id == id) {
             return r;

@@ -1,11 +1,12 @@
 /* pull_request.c: what callers asked for: requests, their items, runs of PREFIX, the end of each. */
 #include "replication/pull_internal.h"
+#include "store/zeroed.h"
 
 #include <errno.h>
 
 struct request *pull_request_find(struct puller *p, uint64_t id)
 {
-    for (struct pull_link *l = pull_table_first(&p->requests, pull_table_mix(id)); l; l = pull_table_next(l)) {
+    for (struct pull_link *l = pull_table_first(&p->requests, id); l; l = pull_table_next(l)) {
         struct request *r = CONTAINER(l, struct request, by_id);
         if (r->id == id) {
             return r;
@@ -185,8 +186,8 @@ static int request_good(const struct puller *p, const struct pull_request *r)
 static struct request *request_new(struct puller *p, const struct pull_request *in)
 {
     uint32_t n = in->n_keys > 0 && in->n_keys <= PULL_KEYS_MAX ? in->n_keys : 1;
-    struct request *r = calloc(1, sizeof *r);
-    if (!r || !(r->items = calloc(n, sizeof *r->items)) || !(r->results = calloc(n, sizeof *r->results)) ||
+    struct request *r = zeroed(sizeof *r);
+    if (!r || !(r->items = zeroed(n * sizeof *r->items)) || !(r->results = zeroed(n * sizeof *r->results)) ||
         !timer_room(p)) {
         if (r) {
             request_free(p, r);
@@ -211,7 +212,7 @@ static struct request *request_new(struct puller *p, const struct pull_request *
         r->results[i].member = PULL_MEMBER_NONE;
     }
     p->n_keys += n;
-    pull_table_add(&p->requests, &r->by_id, pull_table_mix(r->id));
+    pull_table_add(&p->requests, &r->by_id, r->id);
     return r;
 }
 

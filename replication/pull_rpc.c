@@ -26,7 +26,7 @@ static struct rpc *rpc_new(struct puller *p, enum pull_command_kind kind, uint16
     r->deadline = p->mono + p->config.rpc_ns;
     r->timer.kind = TIMER_RPC;
     timers_set(&p->timers, &r->timer, r->deadline);
-    pull_table_add(&p->rpcs, &r->by_id, pull_table_mix(r->id));
+    pull_table_add(&p->rpcs, &r->by_id, r->id);
     list_push(&m->rpcs, &r->by_member);
     m->n_rpcs++;
     out_add(p, &r->out, kind);
@@ -59,7 +59,7 @@ void rpc_free(struct puller *p, struct rpc *r)
 
 static struct rpc *rpc_find(struct puller *p, uint64_t id)
 {
-    for (struct pull_link *l = pull_table_first(&p->rpcs, pull_table_mix(id)); l; l = pull_table_next(l)) {
+    for (struct pull_link *l = pull_table_first(&p->rpcs, id); l; l = pull_table_next(l)) {
         struct rpc *r = CONTAINER(l, struct rpc, by_id);
         if (r->id == id) {
             return r;

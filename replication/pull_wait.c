@@ -1,5 +1,6 @@
 /* pull_wait.c: who waits for a transfer: items that join one, and leave it. */
 #include "replication/pull_internal.h"
+#include "store/zeroed.h"
 
 #include <errno.h>
 #include <string.h>
@@ -98,7 +99,7 @@ static bool copy_ranges(struct fetch *f, const struct pull_key *k)
 
 static struct fetch *fetch_new(struct puller *p, const struct item *i, const struct pull_key *k, struct keybox *key)
 {
-    struct fetch *f = timer_room(p) ? calloc(1, sizeof *f) : NULL;
+    struct fetch *f = timer_room(p) ? zeroed(sizeof *f) : NULL;
     if (!f || !copy_ranges(f, k)) {
         free(f);
         return NULL;
@@ -117,7 +118,7 @@ static struct fetch *fetch_new(struct puller *p, const struct item *i, const str
     list_init(&f->items);
     list_init(&f->reads);
     list_push(&p->fetches, &f->all);
-    pull_table_add(&p->fetches_by_id, &f->by_id, pull_table_mix(f->id));
+    pull_table_add(&p->fetches_by_id, &f->by_id, f->id);
     if (f->destination == PULL_REPLICA) {
         pull_table_add(&p->fetches_by_key, &f->by_key, key->hash);
     }

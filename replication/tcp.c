@@ -131,7 +131,7 @@ static void defaults(struct transport_config *c)
 {
     c->window = c->window ? c->window : 32u << 20;
     c->source_window = c->source_window ? c->source_window : 8u << 20;
-    c->chunk = c->chunk ? c->chunk : 128u << 10;
+    c->chunk = c->chunk ? c->chunk : 256u << 10;
     c->small = c->small ? c->small : 16u << 10;
     c->sendfile_min = c->sendfile_min ? c->sendfile_min : 32u << 10;
     c->sendfile_max = c->sendfile_max ? c->sendfile_max : 256u << 10;
@@ -450,22 +450,14 @@ static void tcp_stats(void *arg, struct transport_stats *out)
 {
     struct tcp *ctx = arg;
     struct tcp_connection *c;
-    struct transfer *t;
     *out = ctx->stats;
-    out->connections = out->waiting = out->serving = 0;
+    out->connections = out->serving = 0;
     out->in_flight = ctx->in_flight;
+    out->waiting = ctx->waiting;
     TAILQ_FOREACH(c, &ctx->connections, link)
     {
         out->connections += c->state == PAIR_OPEN;
         out->serving += c->serve_count;
-        TAILQ_FOREACH(t, &c->small, own.link)
-        {
-            out->waiting++;
-        }
-        TAILQ_FOREACH(t, &c->bulk, own.link)
-        {
-            out->waiting++;
-        }
     }
 }
 

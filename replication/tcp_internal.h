@@ -13,7 +13,7 @@
 #include <sys/types.h>
 
 #define ITEMS_MAX 16u              /* DATA frames in one sendmsg */
-#define BATCH_BYTES (128u << 10)   /* payload in one sendmsg, about */
+#define BATCH_BYTES (256u << 10)   /* payload in one sendmsg, about */
 #define AHEAD_BYTES (16u << 10)    /* input of a control lane that is read in one go */
 #define SMALL_MAX (32u << 10)      /* greatest transfer on the control lane */
 #define LANE_QUOTA (128u << 10)    /* bytes of one lane and direction before the others have their turn */
@@ -162,6 +162,7 @@ struct tcp {
     struct connection_list connections, wanting, dead;
     uint32_t stranger_count, making_count, connection_count;
     uint64_t in_flight;
+    uint64_t waiting; /* transfers in the connections' small and bulk */
     struct transport_stats stats;
 };
 

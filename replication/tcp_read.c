@@ -22,6 +22,7 @@ static void unqueue(struct tcp_connection *c, struct transfer *t)
             TAILQ_REMOVE(&c->bulk, t, own.link);
         }
         t->own.queued = false;
+        c->ctx->waiting--;
     }
 }
 
@@ -265,6 +266,7 @@ static void reset(struct transfer *t, struct tcp_connection *c)
     t->own.part = t->own.request = 0;
     t->own.has_request = false;
     t->own.queued = true;
+    c->ctx->waiting++;
     t->state = TRANSFER_POSTED;
 }
 

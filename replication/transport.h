@@ -113,7 +113,7 @@ struct transport_config {
     bool any_address;   /* 0.0.0.0 and :: may be listened on */
     uint64_t window;    /* bytes asked for and not yet received, all peers together: 32 MiB; 64 KiB at least */
     uint64_t source_window; /* the same, of one peer: 8 MiB; 64 KiB at least */
-    uint32_t chunk;         /* bytes at most of one DATA frame: 128 KiB; 4 KiB to 4 MiB */
+    uint32_t chunk;         /* bytes at most of one DATA frame: 256 KiB; 4 KiB to 4 MiB */
     uint32_t small; /* transfers up to so many bytes go with the messages, ahead of bulk: 16 KiB; at most 32 KiB */
     uint32_t sendfile_min; /* sendfile serves chunks of at least so many bytes: 32 KiB .. */
     uint32_t sendfile_max; /* .. of transfers of at most so many: 256 KiB; UINT32_MAX: any size .. */

@@ -3,6 +3,7 @@
 
 #include "store/client.h"
 #include "store/touch.h"
+#include "store/zeroed.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -45,12 +46,10 @@ void calls_free(struct berth *b)
 
 struct call *call_new(enum msg_op op, size_t bytes)
 {
-    struct call *c = malloc(sizeof *c + bytes);
-    if (!c) {
-        return NULL;
+    struct call *c = zeroed(sizeof *c + bytes);
+    if (c) {
+        *call_head(c) = (struct msg_head){.bytes = (uint32_t)bytes, .op = (uint16_t)op, .deadline = INT64_MAX};
     }
-    memset(c, 0, sizeof *c + bytes);
-    *call_head(c) = (struct msg_head){.bytes = (uint32_t)bytes, .op = (uint16_t)op, .deadline = INT64_MAX};
     return c;
 }
 

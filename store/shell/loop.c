@@ -201,9 +201,9 @@ static bool turn_peers(struct server *s)
 
 static bool awaits_peers(const struct server *s, int64_t now)
 {
-    if (s->driven || (s->few_cpus && now - s->elsewhere < ELSEWHERE_NS))
+    if (!s->peers || (s->few_cpus && now - s->elsewhere < ELSEWHERE_NS) || now - s->peers_active >= s->peers_budget_ns)
         return false;
-    return s->peers && now - s->peers_active < s->peers_budget_ns;
+    return !s->driven || peers_light(s->peers);
 }
 
 static bool pass(struct server *s)
@@ -222,7 +222,7 @@ static bool pass(struct server *s)
     if (last)
         learn(s, last);
     if (work || last) {
-        s->active = server_clock(s);
+        s->active = s->now.mono;
         s->stalled_ns = 0;
     }
     sessions_free(s);

@@ -18,9 +18,10 @@
 #include <string.h>
 #include <time.h>
 
-#define TURN_BYTES (128u << 10) /* of payload in one turn of the transport: some tens of microseconds */
+#define TURN_BYTES (256u << 10) /* of payload in one turn of the transport: some tens of microseconds */
 #define DONE_NS 500000          /* an owner keeps a slot so much longer */
-#define TURNS_MAX 4u            /* one after the other, while nobody waits */
+#define LIGHT_BYTES (128u << 10)
+#define TURNS_MAX 4u /* one after the other, while nobody waits */
 
 /* ---- clocks ---- */
 
@@ -391,6 +392,14 @@ void peers_look(struct peers *p)
         return;
     fd.fd = p->transport->descriptor(p->context);
     p->readable = poll(&fd, 1, 0) > 0;
+}
+
+/* Of more, polling takes in many small pieces what a sleep leaves to gather. */
+bool peers_light(const struct peers *p)
+{
+    struct transport_stats st;
+    p->transport->stats(p->context, &st);
+    return st.waiting == 0 && st.in_flight <= LIGHT_BYTES;
 }
 
 bool peers_busy(const struct peers *p)

@@ -36,6 +36,8 @@ int64_t peers_timer(const struct peers *p);
 bool peers_heard(const struct peers *p);
 /* While the node polls: looks whether something has come, for the next peers_turn. One system call. */
 void peers_look(struct peers *p);
+/* Whether what is under way from peers is little: it then comes at once or not at all, and polling for it pays. */
+bool peers_light(const struct peers *p);
 /* Something is left to be done at once: the node must not sleep. */
 bool peers_busy(const struct peers *p);
 

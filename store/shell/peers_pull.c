@@ -3,6 +3,7 @@
 
 #include "store/shell/log.h"
 #include "store/shell/peers_client.h"
+#include "store/zeroed.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -21,7 +22,7 @@
 
 void *pull_memory(size_t bytes)
 {
-    void *p = calloc(1, bytes);
+    void *p = zeroed(bytes);
     if (!p) {
         log_event(LOG_ERROR, "no memory for a pull's own events: the node ends");
         abort();

@@ -311,6 +311,7 @@ static void cancel_what_waits(void **unused)
     finish(&j[3]);
     tcp_nodes_until(both, 2, all_served, NULL);
     assert_int_equal(b.admitted, 3);
+    assert_int_equal(stats_of(&a).waiting, 0);
     assert_true(a.most_flying <= 65536);
     for (int i = 0; i < 4; i++) {
         tcp_job_free(&j[i]);
