@@ -13,7 +13,8 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
-#define PARTS_MAX 64 /* of a destination, in one receive */
+#define PARTS_MAX 64     /* of a destination, in one receive */
+#define TAIL_BYTES 4096u /* the end of a frame that is less than a segment follows the rest at once */
 
 static uint32_t buffered(const struct tcp_lane *lane)
 {
@@ -225,9 +226,9 @@ static size_t take_data(struct tcp_lane *lane, bool *dry)
         *dry = true;
         return 0;
     }
-    *dry = (size_t)got < want;
     size_t n = live ? took(lane, (size_t)got) : (size_t)got;
     tcp_took(lane, n);
+    *dry = (size_t)got < want && (lane->input != INPUT_DATA || lane->left > TAIL_BYTES);
     return (size_t)got;
 }
 
