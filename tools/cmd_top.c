@@ -1,5 +1,6 @@
 /* cmd_top.c: berth top: what a node does, drawn anew on a terminal, or a view for each interval. */
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <poll.h>
@@ -27,6 +28,7 @@ struct top {
     uint64_t count;   /* views; 0: until it is ended */
     bool screen;      /* stdout is a terminal */
     bool keys;        /* stdin, too */
+    int out;          /* where the views go */
 };
 
 static int set(void *arg, const char *name, const char *value)
@@ -105,7 +107,7 @@ static short look(struct top *t, int64_t then, bool writes)
     left = left > 0 ? left : 0;
     struct timespec time = {.tv_sec = left / 1000000000, .tv_nsec = left % 1000000000};
     struct pollfd all[] = {{.fd = t->keys ? STDIN_FILENO : -1, .events = POLLIN},
-                           {.fd = STDOUT_FILENO, .events = writes ? POLLOUT : 0}};
+                           {.fd = t->out, .events = writes ? POLLOUT : 0}};
     sigemptyset(&set);
     sigaddset(&set, SIGINT);
     sigaddset(&set, SIGTERM);
@@ -130,6 +132,14 @@ static void wait_until(struct top *t, int64_t then)
 
 /* ---- output ---- */
 
+/* A terminal says that it takes something when it takes a byte, and a write of more would wait in it. So a terminal is
+ * opened once more, not to wait: the description that came with standard output is the shell's, too. */
+static int own_output(void)
+{
+    int fd = isatty(STDOUT_FILENO) ? open("/proc/self/fd/1", O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC) : -1;
+    return fd < 0 ? STDOUT_FILENO : fd;
+}
+
 /* All of it, unless it is to end: who reads may take nothing, and then keys and signals must be seen all the same,
  * which a write that has begun would not let through. A pipe that has room takes PIPE_BUF bytes at once. 0, or an exit
  * code. */
@@ -138,7 +148,7 @@ static int put(struct top *t, const char *text, size_t n)
     while (n > 0 && !ended) {
         if (!look(t, INT64_MAX, true))
             continue;
-        ssize_t done = write(STDOUT_FILENO, text, n < PIPE_BUF ? n : PIPE_BUF);
+        ssize_t done = write(t->out, text, n < PIPE_BUF ? n : PIPE_BUF);
         if (done > 0) {
             text += done;
             n -= (size_t)done;
@@ -255,11 +265,14 @@ int cmd_top(int argc, char **argv)
         return rc;
     t.screen = !cli.json && isatty(STDOUT_FILENO);
     t.keys = t.screen && isatty(STDIN_FILENO);
+    t.out = own_output();
     catch_signals();
     take_keys(&t);
     rc = t.screen ? put(&t, "\033[2J", 4) : CLI_OK;
     rc = rc ? rc : watch(b, &t);
     give_back();
+    if (t.out != STDOUT_FILENO)
+        close(t.out);
     berth_close(b);
     return rc;
 }
