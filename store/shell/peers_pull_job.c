@@ -198,7 +198,7 @@ static int status_of(const struct peers *p, int status)
  * what was not answered, until its own deadline. The node of its own process ends with it. */
 static bool left_over(const struct taking *q, const struct session *to)
 {
-    return q->peers->stopping && to->pid != to->server->pid;
+    return q->peers->stopping && to->pid != getpid();
 }
 
 static bool failed(const struct pull_command *c)
@@ -318,7 +318,7 @@ void peers_pull(struct peers *p, struct session *from, const struct msg_pull *m)
         answer_absent(from, m);
     } else if (from->foreign) { /* room for it is another user's */
         session_answer(from, &m->head, BERTH_EREADONLY, 0);
-    } else if (m->kind == MSG_PULL_BUFFER && from->pid != from->server->pid) {
+    } else if (m->kind == MSG_PULL_BUFFER && from->pid != getpid()) {
         session_answer(from, &m->head, -EOPNOTSUPP, 0);
     } else {
         struct buffer *buffer = m->kind == MSG_PULL_REGISTERED ? buffer_take(from, m->buffer) : NULL;

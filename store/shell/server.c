@@ -449,7 +449,6 @@ int server_create(struct server **out, const struct settings *settings, char *wh
         return -ENOMEM;
     }
     s->settings = *settings;
-    s->pid = getpid();
     s->timer_fd = -1;
     s->drive_until = INT64_MAX;
     for (unsigned i = 0; i < 4; i++)

@@ -102,7 +102,6 @@ struct check_wait {
 
 struct server {
     struct settings settings;
-    pid_t pid; /* of the process that made it */
     struct region region;
     struct node *node;
     struct node_now now;
