@@ -31,8 +31,7 @@ struct pull_link *pull_table_next(const struct pull_link *l);
 /* Any member, NULL when empty; from chain *at on, which moves on. For taking all of them out. */
 struct pull_link *pull_table_any(const struct pull_table *t, uint64_t *at);
 
-/* A number of somebody else's as a hash. What is counted up here is one as it is, and takes the chains in turn: those
- * in use lie side by side. */
+/* A number of somebody else's as a hash. What is counted up here is one as it is: chains in use lie close together. */
 uint64_t pull_table_mix(uint64_t n);
 
 /* The structure that a link or a list node stands in. */

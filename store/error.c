@@ -42,7 +42,14 @@ int berth_fail_plain(int code)
 
 int berth_fail_asked(int code)
 {
-    return code == -ENOENT ? berth_fail(code, "no such key on any node that could be asked") : berth_fail_plain(code);
+    if (code == -ENOENT) {
+        return berth_fail(code, "no such key on any node that could be asked");
+    }
+    if (code == -E2BIG) {
+        return berth_fail(code, "the object is larger than this node's pool takes: pull it into own memory, read it at "
+                                "its owner's tcp:// address, or enlarge the pool");
+    }
+    return berth_fail_plain(code);
 }
 
 void berth_unasked(const char *name)

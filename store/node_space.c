@@ -85,7 +85,8 @@ static void room_figures(const struct node *n, uint32_t pages, uint64_t figure[4
     figure[0] = (uint64_t)pages * PAGE_BYTES;
     figure[1] = u.free_bytes;
     figure[2] = u.largest_bytes;
-    figure[3] = n->pinned_seen + n->retired_bytes + n->lease.ready_bytes;
+    uint64_t kept = n->pinned_seen + n->retired_bytes + n->lease.ready_bytes; /* what is two of these counts twice */
+    figure[3] = kept < u.used_bytes ? kept : u.used_bytes;
 }
 
 void node_room(const struct node *n, uint64_t size, uint64_t figure[4])

@@ -311,6 +311,11 @@ static int fail_open(int error)
     return starts ? cli_report(error, start_code(error), subject, sentence) : cli_fail(error, subject, sentence);
 }
 
+uint32_t cli_reader(bool peers)
+{
+    return peers ? 0 : BERTH_OPEN_READER;
+}
+
 int cli_open(struct berth **b, uint32_t flags, uint32_t *ns)
 {
     struct berth_open_opts opts = {.size = sizeof opts, .name = "berth", .timeout_ns = cli.timeout_ns, .flags = flags};

@@ -129,6 +129,10 @@ void cli_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* ---- the node ---- */
 
+/* Flags for cli_open where keys are only read. With --peers a namespace that this node has not met is made here: its
+ * objects may be elsewhere. */
+uint32_t cli_reader(bool peers);
+
 /* Opens the node of -n with flags (BERTH_OPEN_READER or 0) and resolves -N into *ns (may be NULL). 0, or an exit code
  * after the error was reported; then there is no handle. */
 int cli_open(struct berth **b, uint32_t flags, uint32_t *ns);

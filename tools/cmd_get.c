@@ -258,7 +258,7 @@ static int run(struct get *g, int argc, char **argv, int first)
         return rc;
     if (cli.json && !g->output)
         return cli_usage("--json and the object cannot share stdout: add -o FILE");
-    if ((rc = cli_open(&b, BERTH_OPEN_READER, &ns)))
+    if ((rc = cli_open(&b, cli_reader(g->peers), &ns)))
         return rc;
     rc = g->n_ranges ? get_ranges(g, b, &key, ns) : get_object(g, b, &key, ns);
     berth_close(b);

@@ -119,7 +119,7 @@ int cmd_stat(int argc, char **argv)
     int rc = cli_keys(argv + first, (size_t)(argc - first), &keys);
     if (rc)
         return rc;
-    if (!(rc = cli_open(&b, BERTH_OPEN_READER, &ns))) {
+    if (!(rc = cli_open(&b, cli_reader(peers), &ns))) {
         rc = ask(b, keys, (size_t)(argc - first), ns, peers);
         berth_close(b);
     }

@@ -136,7 +136,9 @@ static void wait_until(struct top *t, int64_t then)
  * opened once more, not to wait: the description that came with standard output is the shell's, too. */
 static int own_output(void)
 {
-    int fd = isatty(STDOUT_FILENO) ? open("/proc/self/fd/1", O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC) : -1;
+    unsigned number; /* that of a master, which opened once more would be another one */
+    bool terminal = isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGPTN, &number) < 0;
+    int fd = terminal ? open("/proc/self/fd/1", O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC) : -1;
     return fd < 0 ? STDOUT_FILENO : fd;
 }
 

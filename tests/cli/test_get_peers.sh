@@ -55,6 +55,17 @@ check "leases" grep -qE '^leases +0 given to peers keep 0 B' "$scratch/out"
 run 0 berth status --json
 json "d['counters']['puts'] == 0 and d['counters']['copies'] == 1 and d['counters']['copy_bytes'] == 300000"
 
+# A namespace that this node has not met: its objects may be a peer's.
+BERTH_NODE=$node_a run 0 berth put -N met here "$scratch/in" --published
+run 3 berth get -N met here -o "$scratch/none"
+err_has "no such namespace"
+run 0 berth exists -N met here --peers
+BERTH_NODE=$node_a run 0 berth put -N again here "$scratch/in" --published
+run 0 berth get -N again here --peers -o "$scratch/got"
+check "the namespace's object" cmp -s "$scratch/in" "$scratch/got"
+BERTH_NODE=$node_a run 0 berth put -N third here "$scratch/in" --published
+run 0 berth stat -N third here --peers
+
 # All homes know of what was put so, from a file or a pipe, when the command returns.
 for i in {1..10}; do
     BERTH_NODE=$node_a run 0 berth put "file$i" "$scratch/in" --published
@@ -116,6 +127,17 @@ done
 cp "$scratch/differ" "$scratch/err"
 err_has "the nodes' lists of members differ"
 check "no word of a pool" bash -c "! grep -q pool '$scratch/err'"
+
+# More than the reader's pool takes: what to do instead is said.
+read -r port_e port_f < <(two_ports)
+list="e=tcp://127.0.0.1:$port_e,f=tcp://127.0.0.1:$port_f"
+start_berthd f --lock off --name f --listen "tcp://127.0.0.1:$port_f" --peers "$list" --pool 16MiB
+node_f=$BERTH_NODE
+start_berthd e --lock off --name e --listen "tcp://127.0.0.1:$port_e" --peers "$list" --pool 48MiB
+head -c 24M /dev/zero >"$scratch/large"
+run 0 berth put large "$scratch/large" --published
+BERTH_NODE=$node_f run 5 berth get large --peers -o "$scratch/none"
+err_has "larger than this node's pool takes"
 
 unset BERTH_NODE
 start_berthd alone --lock off

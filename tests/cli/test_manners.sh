@@ -164,9 +164,10 @@ printf 'berth-lock %d %s %s kept\n' "$holder" "$(awk '{ print $22 }' "/proc/$hol
 "$bin/berthd" --config /dev/null --region "$scratch/early" --socket "$scratch/early.sock" --pool 2MiB 2>"$scratch/early.log" &
 early=$!
 daemons+=("$early")
-caught() # PID: whether it has a handler for SIGTERM
+caught() # PID: whether it is berthd, no shell that is about to become it, and has a handler for SIGTERM
 {
     local set
+    [ "$(readlink "/proc/$1/exe")" = "$(readlink -f "$bin/berthd")" ] || return
     set=$(awk '/^SigCgt:/ { print $2 }' "/proc/$1/status")
     (((0x${set:-0} >> 14) & 1))
 }

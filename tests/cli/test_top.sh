@@ -122,6 +122,18 @@ assert termios.tcgetattr(slave) == before
 PYTHON
 done
 
+# Where stdout is a terminal's master, the slave has the views.
+check "to a master" timeout 60 python3 - "$bin/berth" <<'PYTHON'
+import os, pty, subprocess, sys, tty
+master, slave = pty.openpty()
+tty.setraw(slave)
+child = subprocess.Popen([sys.argv[1], "top", "-i", "20ms", "-c", "1"], stdin=subprocess.DEVNULL, stdout=master)
+out = b""
+while b"per second" not in out:
+    out += os.read(slave, 65536)
+assert child.wait() == 0
+PYTHON
+
 # The node goes in the middle of it: what was seen stands, then one error, and its exit code.
 mkfifo "$scratch/going"
 "$bin/berth" top --json -i 20ms -t 1s >"$scratch/going" 2>"$scratch/err" &

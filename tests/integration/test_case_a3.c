@@ -84,9 +84,30 @@ static void test_half_pinned(void **state)
     daemon_end(&d);
 }
 
+/* What is pinned and has been evicted is in use once. */
+static void test_counted_once(void **state)
+{
+    (void)state;
+    struct berth *b;
+    struct berth_view v;
+    struct berth_error_info e;
+    assert_int_equal(berth_open(&b, "embedded:?pool=32MiB&lock=off&log-level=error", NULL), 0);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(put(b, "tiny", i, 2), 0);
+    }
+    assert_int_equal(put(b, "large", 1, 20 * MIB), 0);
+    assert_int_equal(berth_get(b, key_of("large-1"), &v, 0, BERTH_FOREVER), 0);
+    assert_int_equal(put(b, "large", 2, 20 * MIB), BERTH_EFULL);
+    berth_error(b, &e);
+    assert_in_range(e.figure[3], 20 * MIB, 21 * MIB);
+    berth_release(b, &v, 1);
+    berth_close(b);
+}
+
 int main(void)
 {
-    data = malloc(16 * MIB);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_full_of_small), cmocka_unit_test(test_half_pinned)};
+    data = malloc(20 * MIB);
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_full_of_small), cmocka_unit_test(test_half_pinned),
+                                       cmocka_unit_test(test_counted_once)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
