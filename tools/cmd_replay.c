@@ -470,8 +470,12 @@ static int run(struct replay *r)
 
 int cmd_replay(int argc, char **argv)
 {
-    struct replay r = {
-        .clients = 1, .block_size = 16384, .policy = "lru", .requests = 4000, .seed = 1, .restart = RESTART_MIXED};
+    struct replay r = {.clients = 1,
+                       .block_size = REPLAY_BLOCK_SIZE,
+                       .policy = "lru",
+                       .requests = REPLAY_REQUESTS,
+                       .seed = REPLAY_SEED,
+                       .restart = RESTART_MIXED};
     int first = cli_parse(argc, argv, replay_options, set, &r), code;
 
     if (first <= 0)

@@ -95,6 +95,7 @@ run 0 ./berth replay --embedded --generate chat --requests 200 --block-size 4KiB
 out_has "hit ratio"
 out_has "where the time went"
 out_has "three things to try next"
+check "the same load, twice" test "$(tr -d "\\\\\n" <"$scratch/out" | grep -o -- "--requests 200 *--block-size 4096" | wc -l)" -eq 2
 check "80 columns" test "$(wc -L <"$scratch/out")" -le 80
 
 # On a node that is named; the second time all is there.

@@ -145,21 +145,41 @@ static void print_command(const char *what, const char *command)
     putchar('\n');
 }
 
+/* This replay again, with another capacity (0: the default): what was no default is said. */
+static void write_load(char *out, size_t size, const char *berth, const struct replay_report *r, uint64_t capacity)
+{
+    FILE *f = fmemopen(out, size, "w");
+
+    if (!f)
+        return;
+    fprintf(f, "%s replay %s%s", berth, r->generated ? "--generate " : "", r->name);
+    if (r->generated && r->sum->requests != REPLAY_REQUESTS)
+        fprintf(f, " --requests %" PRIu64, r->sum->requests);
+    if (r->generated && r->seed != REPLAY_SEED)
+        fprintf(f, " --seed %" PRIu64, r->seed);
+    if (r->block_size != REPLAY_BLOCK_SIZE)
+        fprintf(f, " --block-size %" PRIu64, r->block_size);
+    if (capacity)
+        fprintf(f, " --capacity-blocks %" PRIu64, capacity);
+    fclose(f);
+}
+
 static void print_next(const struct replay_report *r)
 {
     const char *berth = berth_name();
-    char load[1200], command[2400], how[32] = "";
+    char load[1240] = "", command[2400], how[32] = "";
 
     if (r->embedded)
         snprintf(how, sizeof(how), " --embedded");
     else if (r->nodes)
         snprintf(how, sizeof(how), " --nodes %u", r->nodes);
 
-    snprintf(load, sizeof(load), "%s replay %s%s", berth, r->generated ? "--generate " : "", r->name);
+    write_load(load, sizeof(load), berth, r, r->capacity ? 2 * r->capacity : 1000);
     printf("  three things to try next\n");
-    snprintf(command, sizeof(command), "%s%s --capacity-blocks %" PRIu64, load, how,
-             r->capacity ? 2 * r->capacity : 1000);
+    snprintf(command, sizeof(command), "%s%s", load, how);
     print_command(r->capacity ? "twice the room" : "a node of its own, with room for 1,000 blocks", command);
+    /* Several clients need more room than one, which the default has. */
+    write_load(load, sizeof(load), berth, r, r->nodes ? r->capacity : 0);
     if (r->nodes)
         snprintf(command, sizeof(command), "%s%s%s", load, how, r->kills ? "" : " --kill 500");
     else if (r->clients > 1)

@@ -7,6 +7,11 @@
 
 #include <jansson.h>
 
+/* Defaults, which a command that is printed leaves out. */
+#define REPLAY_BLOCK_SIZE 16384u
+#define REPLAY_REQUESTS 4000u
+#define REPLAY_SEED 1u
+
 struct replay_report {
     const struct trace *trace;
     const struct replay_counts *sum;
