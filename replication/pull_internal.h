@@ -120,7 +120,7 @@ enum fetch_state {
 };
 enum fetch_after { AFTER_END, AFTER_RETRY };
 
-struct fetch { /* at most 1032 bytes: larger ones malloc does not keep at hand for its thread */
+struct fetch {
     struct pull_link by_key, by_id;
     struct list all; /* in puller.fetches, or in dead_fetches */
     struct list items, in_seek, in_flow, reads;
@@ -172,6 +172,7 @@ struct fetch { /* at most 1032 bytes: larger ones malloc does not keep at hand f
     int64_t since;        /* it is in its phase, CLOCK_MONOTONIC ns */
     int64_t began, ended; /* of its READs, as the transport said: the first, the last; 0: not known */
 };
+_Static_assert(sizeof(struct fetch) <= 1032, "what is larger, malloc does not keep at hand for its thread");
 
 struct read {
     struct pull_link by_id;

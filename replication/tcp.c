@@ -1,6 +1,7 @@
 /* tcp.c: the context of the TCP transport: its descriptor, its turn, its timer. */
 #include "replication/tcp_internal.h"
 
+#include "store/clock.h"
 #include "store/fd.h"
 
 #include <errno.h>
@@ -21,9 +22,7 @@
 
 int64_t tcp_now(void)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * SECOND + t.tv_nsec;
+    return clock_mono();
 }
 
 void tcp_enter(struct tcp *ctx)

@@ -285,11 +285,10 @@ BERTH_API int berth_abort(struct berth *b, struct berth_draft *d, size_t n);
  * berth_namespace); with BERTH_WAIT also -ETIMEDOUT, BERTH_EABORTED, BERTH_EDIED, BERTH_ENODE, and -EAGAIN (the node
  * has as many waits as it takes: wait for fewer keys); with BERTH_PEERS also -ETIMEDOUT, BERTH_EUNSURE (the sentence
  * has the member that could not be asked, where it is known), BERTH_ENOTNOW, BERTH_ENODE, BERTH_EREADONLY (another
- * user's node may not be filled), and of the copy here BERTH_EFULL, -E2BIG (larger than this node's pool takes: pull it
- * into own memory), BERTH_EINDEXFULL, BERTH_EHASH, -ENOMEM. Room is
- * waited for until the deadline: -ETIMEDOUT with the figures of BERTH_EFULL; with BERTH_FOREVER for a second only,
- * since what keeps it may be what the caller itself has pinned. An owner lends one node `lease-quota` bytes at a
- * time, or one object that is larger: what is above it is waited for. */
+ * user's node may not be filled), and of the copy here BERTH_EFULL, -E2BIG (larger than this node's pool takes),
+ * BERTH_EINDEXFULL, BERTH_EHASH, -ENOMEM. Room is waited for until the deadline: -ETIMEDOUT with the figures of
+ * BERTH_EFULL; with BERTH_FOREVER for a second only, since what keeps it may be what the caller itself has pinned. An
+ * owner lends one node `lease-quota` bytes at a time, or one object that is larger: what is above it is waited for. */
 BERTH_API int berth_get(struct berth *b, struct berth_key key, struct berth_view *view, unsigned flags,
                         int64_t deadline);
 

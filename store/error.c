@@ -46,8 +46,9 @@ int berth_fail_asked(int code)
         return berth_fail(code, "no such key on any node that could be asked");
     }
     if (code == -E2BIG) {
-        return berth_fail(code, "the object is larger than this node's pool takes: pull it into own memory, read it at "
-                                "its owner's tcp:// address, or enlarge the pool");
+        return berth_fail(code,
+                          "the object is larger than this node's pool takes: pull it into a registered buffer, read "
+                          "it at its owner's tcp:// address, or enlarge the pool");
     }
     return berth_fail_plain(code);
 }

@@ -18,7 +18,7 @@
 #include <string.h>
 #include <time.h>
 
-#define TURN_BYTES (256u << 10) /* of payload in one turn of the transport: some tens of microseconds */
+#define TURN_BYTES (256u << 10) /* of payload in one turn of the transport: up to a tenth of a millisecond */
 #define DONE_NS 500000          /* an owner keeps a slot so much longer */
 #define LIGHT_BYTES (128u << 10)
 #define TURNS_MAX 4u /* one after the other, while nobody waits */
