@@ -10,8 +10,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define HUGE_BYTES UINT64_C(2097152)
-
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE 25
 #endif
@@ -158,10 +156,11 @@ void unmap_shared(void *map, uint64_t bytes)
 
 #endif
 
-void map_collapse(void *map, uint64_t from, uint64_t to)
+bool map_collapse(void *map, uint64_t from, uint64_t to)
 {
     from = (from + HUGE_BYTES - 1) / HUGE_BYTES * HUGE_BYTES;
     to = to / HUGE_BYTES * HUGE_BYTES;
     while (from < to && madvise((uint8_t *)map + from, HUGE_BYTES, MADV_COLLAPSE) == 0)
         from += HUGE_BYTES;
+    return from >= to;
 }

@@ -10,6 +10,7 @@
 #ifndef BERTH_STORE_MAP_H
 #define BERTH_STORE_MAP_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #ifndef BERTH_MAP_ONCE
@@ -20,10 +21,12 @@
  * errno. */
 void *map_shared(int fd, uint64_t bytes, int prot);
 
+#define HUGE_BYTES UINT64_C(2097152)
+
 /* Puts bytes [from, to) of a mapping by map_shared on huge pages, as far as whole ones fit and the kernel (6.1 on) has
- * them; every other mapping of the file follows at its next fault. The bytes must have memory already. A hint: what
- * can't be is left as it is. */
-void map_collapse(void *map, uint64_t from, uint64_t to);
+ * them; every other mapping of the file follows at its next fault. Each HUGE_BYTES must have memory already, if only a
+ * page. A hint: what can't be is left as it is, and all that follows; then false. */
+bool map_collapse(void *map, uint64_t from, uint64_t to);
 
 /* Undoes one map_shared: its address and bytes. NULL is passed over. */
 void unmap_shared(void *map, uint64_t bytes);

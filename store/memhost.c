@@ -1,7 +1,7 @@
 /* memhost.c: payload in a file on tmpfs (any file system that maps will do), whole from the beginning.
  *
  * A sparse file on a full tmpfs is a SIGBUS at some later put, so every page is allocated and populated here, or the
- * start fails with what is missing. The file gets its size last: a file of the full size is a whole one.
+ * start fails with what is missing. The file gets its last byte last: a file of the full size is a whole one.
  */
 #include "store/amount.h"
 #include "store/berth.h"
@@ -20,8 +20,6 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
-
-#define ALLOCATE_STEP (1ll << 30) /* between two chances of a signal to be noticed, and of progress */
 
 static int refuse(int error, char *why, size_t size, const char *format, ...) __attribute__((format(printf, 4, 5)));
 
@@ -56,38 +54,22 @@ static int refuse_errno(const char *what, const char *path, char *why, size_t wh
     return refuse(-e, why, why_size, "can't %s '%s': %s", what, path, strerror(e));
 }
 
-static int refuse_stopped(char *why, size_t why_size)
+/* A pool's file lacks its last byte while it is made: every page lies within it and can be had. */
+static bool is_unfinished(off_t size)
 {
-    return refuse(-ECANCELED, why, why_size, "stopped before the pool was whole");
+    return size == 0 || size % PAGE_BYTES == PAGE_BYTES - 1;
 }
 
-static int allocate(int fd, const char *path, uint64_t bytes, const struct mem_progress *progress, char *why,
-                    size_t why_size)
+static int begin_file(int fd, const char *path, uint64_t bytes, char *why, size_t why_size)
 {
-    char size[AMOUNT_SIZE];
     int short_of = check_space(fd, path, bytes, why, why_size);
     if (short_of != 0)
         return short_of;
-    for (off_t at = 0; at < (off_t)bytes; at += ALLOCATE_STEP) {
-        off_t n = (off_t)bytes - at < ALLOCATE_STEP ? (off_t)bytes - at : ALLOCATE_STEP;
-        int e;
-        do {
-            if (mem_stopped(progress))
-                return refuse_stopped(why, why_size);
-            e = fallocate(fd, FALLOC_FL_KEEP_SIZE, at, n) == 0 ? 0 : errno;
-        } while (e == EINTR);
-        if (e != 0)
-            return refuse(-e, why, why_size,
-                          "can't allocate the %s of '%s': %s: make the pool smaller, or choose a "
-                          "directory on a tmpfs with more room",
-                          amount(bytes, size), path, strerror(e));
-    }
-    return ftruncate(fd, (off_t)bytes) == 0 ? 0 : refuse_errno("size", path, why, why_size);
+    return ftruncate(fd, (off_t)bytes - 1) == 0 ? 0 : refuse_errno("size", path, why, why_size);
 }
 
-/* 0: made new and whole; 1: whole from before. *made tells whether a failure removes the file. */
-static int open_whole(int *out, const char *path, uint64_t bytes, const struct mem_progress *progress, int *made,
-                      char *why, size_t why_size)
+/* 0: made new, not whole yet; 1: whole from before. *made tells whether a failure removes the file. */
+static int open_file(int *out, const char *path, uint64_t bytes, int *made, char *why, size_t why_size)
 {
     int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW;
     *made = 0;
@@ -107,12 +89,12 @@ static int open_whole(int *out, const char *path, uint64_t bytes, const struct m
         e = refuse(-EINVAL, why, why_size, "'%s' is no regular file: choose another region directory", path);
     else if ((uint64_t)st.st_size == bytes)
         e = 1;
-    else if (st.st_size != 0)
+    else if (!is_unfinished(st.st_size))
         e = refuse(-EINVAL, why, why_size, "'%s' has %s, not %s: set the old pool size, or remove the region", path,
                    amount((uint64_t)st.st_size, has), amount(bytes, wants));
     else {
-        *made = 1; /* empty: what an interrupted start left */
-        e = allocate(fd, path, bytes, progress, why, why_size);
+        *made = 1; /* what an interrupted start left */
+        e = begin_file(fd, path, bytes, why, why_size);
     }
     if (e >= 0)
         *out = fd;
@@ -139,18 +121,24 @@ static int lock_pool(void *base, uint64_t bytes, enum mem_lock lock, char *why, 
                   amount(bytes, size), amount(limit.rlim_cur, most));
 }
 
-static int populate_pool(void *base, const char *path, uint64_t bytes, unsigned threads,
+/* fd: of a file to be made whole; -1: it is. */
+static int populate_pool(void *base, int fd, const char *path, uint64_t bytes, unsigned threads,
                          const struct mem_progress *progress, char *why, size_t why_size)
 {
-    int e = populate(base, bytes, threads, progress);
-    if (e == 0)
-        return 0;
-    if (e == -ECANCELED)
-        return refuse_stopped(why, why_size);
+    int e = populate(base, fd, bytes, threads, progress);
     char size[AMOUNT_SIZE];
-    return refuse(e == -EFAULT ? -ENOMEM : e, why, why_size,
-                  "can't have all of the %s of '%s' in memory: %s: make the pool smaller, or free memory",
-                  amount(bytes, size), path, strerror(-e));
+    if (e == -ECANCELED)
+        return refuse(e, why, why_size, "stopped before the pool was whole");
+    if (e == -EFAULT || e == -ENOMEM)
+        return refuse(-ENOMEM, why, why_size,
+                      "can't have all of the %s of '%s' in memory: %s: make the pool smaller, or free memory",
+                      amount(bytes, size), path, strerror(-e));
+    if (e != 0)
+        return refuse(e, why, why_size,
+                      "can't allocate the %s of '%s': %s: make the pool smaller, or choose a directory on a tmpfs with "
+                      "more room",
+                      amount(bytes, size), path, strerror(-e));
+    return fd < 0 || ftruncate(fd, (off_t)bytes) == 0 ? 0 : refuse_errno("size", path, why, why_size);
 }
 
 static int host_reserve(struct mem_pool *p, const char *path, uint64_t bytes, enum mem_lock lock, unsigned threads,
@@ -162,7 +150,7 @@ static int host_reserve(struct mem_pool *p, const char *path, uint64_t bytes, en
     if (bytes == 0 || bytes % PAGE_BYTES != 0 || bytes > INT64_MAX)
         return refuse(-EINVAL, why, why_size, "a pool of %llu bytes is no multiple of %u", (unsigned long long)bytes,
                       PAGE_BYTES);
-    int old = open_whole(&fd, path, bytes, progress, &made, why, why_size);
+    int old = open_file(&fd, path, bytes, &made, why, why_size);
     int e = old < 0 ? old : 0;
     if (e != 0)
         goto unmake;
@@ -171,7 +159,7 @@ static int host_reserve(struct mem_pool *p, const char *path, uint64_t bytes, en
         e = refuse_errno("map", path, why, why_size);
         goto close;
     }
-    e = populate_pool(base, path, bytes, threads, progress, why, why_size);
+    e = populate_pool(base, old ? -1 : fd, path, bytes, threads, progress, why, why_size);
     e = e != 0 ? e : lock_pool(base, bytes, lock, why, why_size);
     if (e != 0)
         goto unmap;

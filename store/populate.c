@@ -2,8 +2,10 @@
 #include "store/populate.h"
 
 #include "store/layout.h"
+#include "store/map.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <sys/mman.h>
@@ -19,11 +21,13 @@
 
 struct work {
     uint8_t *base;
+    int fd; /* -1: allocated already */
     uint64_t bytes;
     const struct mem_progress *progress;
     _Atomic uint64_t next; /* first byte that nobody took */
     _Atomic uint64_t done;
-    _Atomic int error; /* the first */
+    _Atomic bool small; /* no huge page could be had: looking for one each time is slow */
+    _Atomic int error;  /* the first */
     pthread_mutex_t lock;
     pthread_cond_t idle;
     unsigned working;
@@ -37,7 +41,25 @@ static int touch(uint8_t *at, uint64_t n)
     return 0;
 }
 
-static int populate_chunk(uint8_t *at, uint64_t n)
+static int allocate(const struct work *w, uint64_t at, uint64_t n)
+{
+    while (fallocate(w->fd, FALLOC_FL_KEEP_SIZE, (off_t)at, (off_t)n) != 0)
+        if (errno != EINTR)
+            return -errno;
+        else if (mem_stopped(w->progress))
+            return -ECANCELED;
+    return 0;
+}
+
+/* A huge page is made of a range with one page: cheaper than 512 faults, and on a tmpfs with any `huge=` option. */
+static void take_huge(struct work *w, uint64_t at, uint64_t to)
+{
+    for (; !w->small && at + HUGE_BYTES <= to && !mem_stopped(w->progress); at += HUGE_BYTES)
+        if (allocate(w, at, PAGE_BYTES) != 0 || !map_collapse(w->base, at, at + HUGE_BYTES))
+            w->small = true;
+}
+
+static int populate_pages(uint8_t *at, uint64_t n)
 {
     while (madvise(at, n, MADV_POPULATE_WRITE) != 0) {
         if (errno == EINVAL)
@@ -48,12 +70,23 @@ static int populate_chunk(uint8_t *at, uint64_t n)
     return 0;
 }
 
+static int populate_chunk(struct work *w, uint64_t at, uint64_t n)
+{
+    if (w->fd >= 0) {
+        take_huge(w, at, at + n);
+        int e = allocate(w, at, n);
+        if (e != 0)
+            return e;
+    }
+    return populate_pages(w->base + at, n);
+}
+
 static void take_chunks(struct work *w)
 {
     uint64_t at;
     while (w->error == 0 && (at = atomic_fetch_add(&w->next, CHUNK)) < w->bytes) {
         uint64_t n = w->bytes - at < CHUNK ? w->bytes - at : CHUNK;
-        int none = 0, e = mem_stopped(w->progress) ? -ECANCELED : populate_chunk(w->base + at, n);
+        int none = 0, e = mem_stopped(w->progress) ? -ECANCELED : populate_chunk(w, at, n);
         if (e != 0)
             atomic_compare_exchange_strong(&w->error, &none, e);
         atomic_fetch_add(&w->done, n);
@@ -92,9 +125,9 @@ static void wait_and_report(struct work *w, const struct mem_progress *progress)
     pthread_mutex_unlock(&w->lock);
 }
 
-int populate(void *base, uint64_t bytes, unsigned threads, const struct mem_progress *progress)
+int populate(void *base, int fd, uint64_t bytes, unsigned threads, const struct mem_progress *progress)
 {
-    struct work w = {.base = base, .bytes = bytes, .progress = progress};
+    struct work w = {.base = base, .fd = fd, .bytes = bytes, .progress = progress};
     pthread_t id[THREADS_MAX];
     unsigned started = 0;
     pthread_mutex_init(&w.lock, NULL);

@@ -57,16 +57,6 @@ uint8_t *bench_keys(const struct bench *b)
     return keys;
 }
 
-uint8_t *bench_buffer(uint64_t bytes)
-{
-    uint8_t *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-
-    if (p == MAP_FAILED)
-        return NULL;
-    (void)madvise(p, bytes, MADV_DONTFORK);
-    return p;
-}
-
 /* ---- node ---- */
 
 int bench_fail(int error)

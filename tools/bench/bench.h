@@ -85,9 +85,6 @@ void bench_key(const struct bench *b, uint64_t i, uint8_t *out);
 
 /* All keys of the case in one array, in the order of their numbers. NULL: no memory. */
 uint8_t *bench_keys(const struct bench *b);
-/* Memory of this process to read into, its pages there; unmap it. A process that is started later doesn't share them: a
- * fork would make every page's next write a fault. NULL: no memory. */
-uint8_t *bench_buffer(uint64_t bytes);
 
 /* Puts the case's objects, in another order than that of their numbers, and shows progress. */
 int bench_fill(struct bench *b);

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "replication/pull.h"
+#include "tools/bench/bench_buffer.h"
 #include "tools/cli.h"
 
 #define COLD_MAX 4096u /* objects */

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "tools/bench/bench_buffer.h"
 #include "tools/bench/bench_pull.h"
 #include "tools/cli.h"
 

@@ -14,6 +14,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "store/map.h"
+#include "store/populate.h"
+#include "tools/bench/bench_buffer.h"
+
 #define ASKED_MAX 64u  /* questions that the owner reads at a time */
 #define STRIDE 7919u   /* between blocks that follow each other: no order that a prefetcher finds */
 #define FIRST_BYTE 'r' /* the owner is ready */
@@ -24,6 +28,17 @@ static int64_t now(void)
 
     clock_gettime(CLOCK_MONOTONIC, &t);
     return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
+}
+
+/* What Berth sets between processes of one host: the baseline differs in what is sent, not in how. */
+static void set_options(int fd)
+{
+    static const char cubic[] = "cubic", reno[] = "reno";
+    int one = 1;
+
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+    if (setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, cubic, sizeof(cubic) - 1) != 0)
+        setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, reno, sizeof(reno) - 1);
 }
 
 /* ---- the owner ---- */
@@ -74,21 +89,21 @@ static _Noreturn void run_owner(int listener, const struct bench_raw *r, bool by
 {
     struct owner o = {.size = r->size, .blocks = r->blocks};
     uint64_t bytes = r->size * r->blocks;
-    int one = 1, file = memfd_create("berth-bench", MFD_CLOEXEC);
+    int file = memfd_create("berth-bench", MFD_CLOEXEC);
     uint8_t *pool;
 
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     signal(SIGPIPE, SIG_IGN);
     if (file < 0 || ftruncate(file, (off_t)bytes))
         _exit(1);
-    pool = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, file, 0);
-    if (pool == MAP_FAILED)
+    pool = map_shared(file, bytes, PROT_READ | PROT_WRITE);
+    if (pool == NULL || populate(pool, file, bytes, 1, NULL)) /* the same pages as a pool's */
         _exit(1);
     memset(pool, 7, bytes);
     o.pool = pool;
     o.file = by_file ? file : -1;
     o.fd = accept(listener, NULL, NULL);
-    setsockopt(o.fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+    set_options(o.fd);
     if (send(o.fd, &(char){FIRST_BYTE}, 1, MSG_NOSIGNAL) == 1)
         serve(&o);
     _exit(0);
@@ -113,7 +128,7 @@ static int listen_anywhere(struct sockaddr_in *a)
 static int start_owner(struct bench_raw *r, bool by_file)
 {
     struct sockaddr_in a;
-    int listener = listen_anywhere(&a), one = 1, error = 0;
+    int listener = listen_anywhere(&a), error = 0;
     char ready = 0;
 
     if (listener < 0)
@@ -127,7 +142,7 @@ static int start_owner(struct bench_raw *r, bool by_file)
     close(listener); /* an owner that ends before it has accepted is seen below */
     if (error)
         return error;
-    setsockopt(r->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+    set_options(r->fd);
     return recv(r->fd, &ready, 1, 0) == 1 && ready == FIRST_BYTE ? 0 : -ENOMEM;
 }
 
@@ -136,9 +151,7 @@ int bench_raw_open(struct bench_raw *r, uint64_t size, uint64_t blocks, unsigned
     int error;
 
     *r = (struct bench_raw){.fd = -1, .size = size, .blocks = blocks, .depth = depth};
-    r->to = mmap(NULL, size * depth, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-    if (r->to == MAP_FAILED)
-        r->to = NULL;
+    r->to = bench_buffer(size * depth);
     r->since = calloc(depth, sizeof(*r->since));
     error = r->to && r->since ? start_owner(r, by_file) : -ENOMEM;
     if (error)
