@@ -305,6 +305,11 @@ bool loop_ready(const void *ctx)
     return !TAILQ_EMPTY(&l->inbox);
 }
 
+static bool loop_look(void *ctx)
+{
+    return loop_ready(ctx);
+}
+
 static int loop_turn(void *ctx)
 {
     struct loop *l = ctx;
@@ -360,7 +365,7 @@ static bool loop_proves(void *ctx)
 }
 
 const struct transport loop_transport = {
-    "loop",       resolve,    loop_open,    loop_close,      loop_address, loop_descriptor,
-    loop_turn,    loop_flush, loop_connect, loop_disconnect, loop_fence,   loop_expose,
-    loop_message, loop_read,  loop_cancel,  loop_stop,       loop_stats,   loop_proves,
+    "loop",    resolve,     loop_open,    loop_close,      loop_address, loop_descriptor, loop_look,
+    loop_turn, loop_flush,  loop_connect, loop_disconnect, loop_fence,   loop_expose,     loop_message,
+    loop_read, loop_cancel, loop_stop,    loop_stats,      loop_proves,
 };

@@ -36,6 +36,12 @@ static int null_descriptor(void *ctx)
     return -EOPNOTSUPP;
 }
 
+static bool null_look(void *ctx)
+{
+    (void)ctx;
+    return false;
+}
+
 static int null_turn(void *ctx)
 {
     (void)ctx;
@@ -108,7 +114,7 @@ static bool null_proves(void *ctx)
 }
 
 const struct transport null_transport = {
-    "null",    null_resolve, null_open,    null_close,      null_address, null_descriptor,
-    null_turn, null_flush,   null_connect, null_disconnect, null_fence,   null_expose,
-    null_send, null_read,    null_cancel,  null_stop,       null_stats,   null_proves,
+    "null",    null_resolve, null_open,    null_close,      null_address, null_descriptor, null_look,
+    null_turn, null_flush,   null_connect, null_disconnect, null_fence,   null_expose,     null_send,
+    null_read, null_cancel,  null_stop,    null_stats,      null_proves,
 };

@@ -68,6 +68,9 @@ void tcp_lane_close(struct tcp_lane *lane)
     (void)connect(lane->fd, &none, sizeof none);
     close(lane->fd);
     lane->fd = -1;
+    if (ctx->hot == lane) {
+        ctx->hot = NULL;
+    }
     if (lane->dirty) {
         TAILQ_REMOVE(&ctx->dirty, lane, dirty_link);
         lane->dirty = false;

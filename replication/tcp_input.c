@@ -254,5 +254,8 @@ size_t tcp_receive(struct tcp_lane *lane, size_t quota)
             moved += take_data(lane, &dry);
         }
     }
+    if (moved > 0 && lane->fd >= 0) {
+        lane->ctx->hot = lane;
+    }
     return moved;
 }

@@ -16,6 +16,7 @@
 #define BATCH_BYTES (256u << 10)   /* payload in one sendmsg, about */
 #define AHEAD_BYTES (16u << 10)    /* input of a control lane that is read in one go */
 #define SMALL_MAX (32u << 10)      /* greatest transfer on the control lane */
+#define LONE_MAX (128u << 10)      /* the same, of one that is alone */
 #define LANE_QUOTA (128u << 10)    /* bytes of one lane and direction before the others have their turn */
 #define GRANT_QUANTUM (2ull << 20) /* bytes that one bulk transfer may ask for before the others have their turn */
 #define DONE_NS_MAX 10000000       /* of config.done_ns */
@@ -148,6 +149,9 @@ struct tcp {
     int64_t listen_due;
     int64_t timer_at; /* what the timer is set to; INT64_MAX: off */
     bool in_turn, kicked;
+    struct tcp_lane *hot; /* that has received last: polled by itself, which is cheaper than epoll; or NULL */
+    unsigned looks;
+    bool hot_ready;  /* it has something to receive */
     bool ended;      /* the turn: somebody waits to hear of what was completed in it */
     bool small_done; /* in this turn */
     bool bulk_owed;  /* the last turn ended without a look at bulk */

@@ -6,9 +6,14 @@
 
 #define SPARE 8 /* bulk leaves a SPAREth of a window to small transfers */
 
-static bool is_small(const struct tcp *ctx, const struct transfer *t)
+/* On the control lane its DATA carries the acknowledgement of its READ; before that from the bulk lane it is a segment
+ * of its own. What is alone keeps nobody waiting there. */
+static bool is_small(const struct tcp_connection *c, const struct transfer *t)
 {
-    return t->bytes <= ctx->config.small;
+    const struct transport_config *f = &c->ctx->config;
+    bool lone = c->request_count == 0 && TAILQ_EMPTY(&c->small) && TAILQ_EMPTY(&c->bulk);
+    return t->bytes <= f->small ||
+           (lone && t->bytes <= LONE_MAX && t->bytes <= f->window && t->bytes <= f->source_window);
 }
 
 /* ---- completion ---- */
@@ -16,7 +21,7 @@ static bool is_small(const struct tcp *ctx, const struct transfer *t)
 static void unqueue(struct tcp_connection *c, struct transfer *t)
 {
     if (t->own.queued) {
-        if (is_small(c->ctx, t)) {
+        if (t->own.small) {
             TAILQ_REMOVE(&c->small, t, own.link);
         } else {
             TAILQ_REMOVE(&c->bulk, t, own.link);
@@ -37,7 +42,7 @@ static void complete(struct tcp_connection *c, struct transfer *t, int status)
     s->completed++;
     s->failed += status < 0;
     s->cancelled += status == -ECANCELED || status == -ETIMEDOUT;
-    c->ctx->small_done |= is_small(c->ctx, t);
+    c->ctx->small_done |= t->own.small;
     c->ctx->ended |= c->ctx->small_done || c->ctx->in_flight == 0;
     t->complete(t);
 }
@@ -127,7 +132,7 @@ static struct request *new_request(struct tcp_connection *c, struct transfer *t)
         .id = ++c->serial * REQUESTS_MAX + index,
         .t = t,
         .bytes = t->bytes,
-        .lane = is_small(c->ctx, t) ? LANE_CONTROL : LANE_BULK,
+        .lane = t->own.small ? LANE_CONTROL : LANE_BULK,
     };
     c->request_next = (index + 1) % REQUESTS_MAX;
     c->request_count++;
@@ -265,6 +270,7 @@ static void reset(struct transfer *t, struct tcp_connection *c)
     t->own.in_part = 0;
     t->own.part = t->own.request = 0;
     t->own.has_request = false;
+    t->own.small = is_small(c, t);
     t->own.queued = true;
     c->ctx->waiting++;
     t->state = TRANSFER_POSTED;
@@ -287,7 +293,7 @@ int tcp_read(void *arg, struct connection *from, struct transfer *t)
         return -ENOMEM;
     }
     reset(t, c);
-    if (is_small(ctx, t)) {
+    if (t->own.small) {
         TAILQ_INSERT_TAIL(&c->small, t, own.link);
     } else {
         TAILQ_INSERT_TAIL(&c->bulk, t, own.link);

@@ -88,7 +88,7 @@ static const char *read_fault(const struct tcp_connection *c, const struct frame
     if (f->request == 0 || c->serves[f->request % REQUESTS_MAX].state != SERVE_FREE) {
         return "READ with an id that is in use";
     }
-    if (!(f->flags & FRAME_BULK) && (f->bytes > SMALL_MAX || f->allowed != f->bytes)) {
+    if (!(f->flags & FRAME_BULK) && (f->bytes > LONE_MAX || f->allowed != f->bytes)) {
         return "READ of too much on the control lane";
     }
     return NULL;

@@ -75,6 +75,7 @@ struct transfer {
         uint32_t part;    /* the current part of `to` */
         uint32_t request; /* index among the connection's requests */
         bool queued;      /* wants to ask for more */
+        bool small;       /* among those that go before bulk */
         bool has_request;
     } own;
 };
@@ -177,6 +178,9 @@ struct transport {
     int (*address)(void *ctx, char *text, size_t size);
 
     int (*descriptor)(void *ctx); /* readable when there is something for turn; time-outs included */
+    /* Whether turn has something to do, for whom polls: cheap, and best for what comes from the peer that was heard
+     * last. What comes from elsewhere is noticed some calls later. */
+    bool (*look)(void *ctx);
     /* Bounded work: 1: there may be more at once, 0: not, or a negative error (the context is of no use any more). */
     int (*turn)(void *ctx);
     /* Sends what send, read and cancel have queued outside of a callback. Without it that happens in the next turn, for

@@ -25,6 +25,7 @@
 #include <unistd.h>
 
 #define POLL_LIBUV_NS 20000 /* sockets and timers wait at most so long while the node is busy */
+#define LOOK_NS 50000 /* and so long while callers drive, who look while they wait rather than when they are done */
 #define BUDGET_FIRST_NS 10000
 #define WAKE_NS \
     30000 /* what a wake-up takes: a peer's answer that the node slept for was there so long before, about */
@@ -335,7 +336,7 @@ static void rest(struct server *s, bool work)
 {
     int64_t now = s->now.mono;
     s->flushed &= !work;
-    if (now - s->polled > POLL_LIBUV_NS && !s->flushed) {
+    if (now - s->polled > (s->driven && !work ? POLL_LIBUV_NS / 2 : POLL_LIBUV_NS) && !s->flushed) {
         run_libuv(s, UV_RUN_NOWAIT);
         tell_cpu(s);
     } else if (!work && awaits_peers(s, now)) {
@@ -391,7 +392,7 @@ static void end_drive(struct server *s)
  * caller has its answer. */
 static void look_at_sockets(struct server *s)
 {
-    if (s->now.mono - s->polled > POLL_LIBUV_NS && !s->stopped) {
+    if (s->now.mono - s->polled > LOOK_NS && !s->stopped) {
         run_libuv(s, UV_RUN_NOWAIT);
         tell_cpu(s);
     }

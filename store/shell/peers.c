@@ -387,11 +387,8 @@ bool peers_heard(const struct peers *p)
 
 void peers_look(struct peers *p)
 {
-    struct pollfd fd = {.events = POLLIN};
-    if (!p || p->readable)
-        return;
-    fd.fd = p->transport->descriptor(p->context);
-    p->readable = poll(&fd, 1, 0) > 0;
+    if (p && !p->readable)
+        p->readable = p->transport->look(p->context);
 }
 
 /* Of more, polling takes in many small pieces what a sleep leaves to gather. */

@@ -70,6 +70,7 @@ static void null_transport_refuses(void **unused)
     assert_non_null(strstr(why, "'peer:1'"));
     assert_int_equal(null_transport.address(ctx, text, sizeof text), -EOPNOTSUPP);
     assert_int_equal(null_transport.descriptor(ctx), -EOPNOTSUPP);
+    assert_false(null_transport.look(ctx));
     assert_int_equal(null_transport.turn(ctx), -EOPNOTSUPP);
     assert_int_equal(null_transport.connect(ctx, "peer:2", NULL, &c, why, sizeof why), -EOPNOTSUPP);
     assert_non_null(strstr(why, "'peer:2'"));

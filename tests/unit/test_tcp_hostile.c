@@ -137,7 +137,7 @@ static void bad_reader(void **unused)
           READ_(.flags = 1, .request = 1024, .bytes = 1, .allowed = 1)},
          false},
         {"in use", {READ_(.request = 0, .bytes = 1, .allowed = 1)}, false},
-        {"too much on the control lane", {READ_(.request = 5, .bytes = 40000, .allowed = 40000)}, false},
+        {"too much on the control lane", {READ_(.request = 5, .bytes = 131073, .allowed = 131073)}, false},
         {"too much on the control lane", {READ_(.request = 5, .bytes = 4000, .allowed = 1)}, false},
         {"GRANT", {{.type = FRAME_GRANT, .request = 5, .allowed = 5}}, false},
         {"GRANT",
