@@ -82,6 +82,7 @@ struct member {
     struct key_hash hash;
     uint64_t checksum;
     uint64_t parent;
+    uint8_t priority;
     bool kept;
 };
 
@@ -329,6 +330,7 @@ uint64_t slot_sums_checksum(const struct node *n, uint32_t slot);
 /* Any state but READY in the policy -> FREE with the next generation, cells and pages given back. */
 void slot_release(struct node *n, uint32_t slot);
 void slot_retire(struct node *n, uint32_t slot);
+uint64_t slot_key_tag(void *node, uint32_t slot);
 /* READY: counted and in the policy; key, pages and request of the hint are filled in here. */
 void slot_insert(struct node *n, uint32_t slot, struct evict_hint hint);
 /* READY and counted, but back in the policy after an effect that named it failed. */

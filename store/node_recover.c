@@ -20,6 +20,7 @@ struct kept { /* a record that counts */
     uint16_t region;
     uint64_t parent;
     uint32_t slot;
+    uint8_t priority;
     bool unfinished; /* not READY yet, or its group link stands */
 };
 
@@ -180,6 +181,7 @@ static int each_record(void *arg, struct key_ref key, const struct record *r)
     struct kept k = {.counter = r->counter,
                      .region = r->region,
                      .parent = r->parent,
+                     .priority = r->priority,
                      .slot = r->slot,
                      .unfinished = !ready || linked};
     return keep(rec, &k) ? 0 : 1;
@@ -244,6 +246,12 @@ static bool same_seal(const struct kept *a, const struct kept *b)
     return a->counter == b->counter && a->region == b->region;
 }
 
+/* Its parent may come later. What its uses were, and in which group it came, is not known any more. */
+static void insert_kept(struct node *n, const struct kept *k)
+{
+    slot_insert(n, k->slot, (struct evict_hint){.above = SLOT_NONE, .priority = k->priority});
+}
+
 static void publish_kept(struct recovery *rec)
 {
     struct node *n = rec->n;
@@ -265,8 +273,11 @@ static void publish_kept(struct recovery *rec)
             if (!unfinished) {
                 lookup_repair_keep(rec->repair, hash, slot);
             }
-            slot_insert(n, slot, (struct evict_hint){.parent = rec->kept[k].parent});
+            insert_kept(n, &rec->kept[k]);
         }
+    }
+    for (uint64_t i = 0; i < rec->n_kept; i++) { /* now that all of them are there */
+        n->policy->link(n->evict, rec->kept[i].slot, rec->kept[i].parent);
     }
     n->counters[NODE_RECOVERED] = rec->n_kept;
 }

@@ -20,7 +20,7 @@
 const struct cli_option replay_options[] = {
     {"capacity-blocks", 'c', "N", "blocks that stay before eviction, those of each client's longest request at least"},
     {"block-size", 's', "SIZE", "bytes of a block, a multiple of 4KiB; default 16KiB (tokens of 512, scaled down)"},
-    {"policy", 'p', "NAME", "eviction policy; default lru"},
+    {"policy", 'p', "NAME", "eviction policy; default pwl"},
     {"clients", 'C', "N", "client processes; with --nodes how many of the nodes are at work at once; default 1"},
     {"speed", 0, "X", "X times the trace's own time, fractions too; default as fast as it can"},
     {"trace", 0, "FILE", "the trace, like the operand; - is a pipe"},
@@ -464,7 +464,7 @@ static int run(struct replay *r)
 int cmd_replay(int argc, char **argv)
 {
     struct replay r = {
-        .clients = 1, .block_size = 16384, .policy = "lru", .requests = 4000, .seed = 1, .restart = RESTART_MIXED};
+        .clients = 1, .block_size = 16384, .policy = "pwl", .requests = 4000, .seed = 1, .restart = RESTART_MIXED};
     int first = cli_parse(argc, argv, replay_options, set, &r), code;
 
     if (first <= 0)

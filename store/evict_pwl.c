@@ -1,0 +1,321 @@
+/* evict_pwl.c: leaves of the prefix tree, by what is learned of classes of objects ("piecewise power law").
+ *
+ * An object that others continue is never worth more than they are worth without it, so only leaves may go. What a leaf
+ * is worth falls with the square of the time since its last use, from a height that its class has: how it came, while
+ * it was used once, and then how often it was used. A class learns its height as uses over exposure, where the exposure
+ * of an object is the integral of that fall over the time it was watched. Those that were evicted are watched further
+ * for a while, or a class that always goes early would never be seen to be used.
+ *
+ * Time is counted in uses of objects. The span, what counts as a long time, is learned: from the ages at which objects
+ * are used a second time.
+ * In a class the oldest is worth the least, so a decision compares one leaf a class. Objects without parent and child
+ * are one class whatever their uses: where no hints are given this is LRU to the object.
+ *
+ * A priority p makes an object worth 1 + p times as much.
+ */
+#include "store/evict_pwl.h"
+
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#define STEPS 32.0     /* a span */
+#define DECAY 0.995    /* a step: a seventh a span */
+#define PRIOR_HITS 6.0 /* what a class is taken for before it was seen: 20 objects, 6 of them used again */
+#define PRIOR 20.0
+#define SPAN_MEDIANS 2.2 /* a span is so many times the median of the ages at a second use .. */
+#define SPAN_LEAST 0.25  /* .. within these many uses for each object that is there */
+#define SPAN_MOST 8.0
+#define SPAN_FIRST 1.25 /* before any was used again */
+#define SPAN_STAMPS 64.0
+#define MEDIAN_STEP 0.002
+
+static void make_exposed(struct pwl *p)
+{
+    double sum = 0;
+    for (uint32_t i = 0; i < PWL_EXPOSED; i++) {
+        p->exposed[i] = (float)sum;
+        for (uint32_t k = 0; k < 16; k++) {
+            double fall = pwl_fall((i + (k + 0.5) / 16) / 16);
+            sum += 1 / (fall * fall) / 256;
+        }
+    }
+}
+
+static double exposed(const struct pwl *p, double age)
+{
+    double x = age / p->span;
+    return p->exposed[x < PWL_WATCHED ? (uint32_t)(x * 16) : PWL_EXPOSED - 1];
+}
+
+static double exposed_all(const struct pwl *p)
+{
+    return p->exposed[PWL_EXPOSED - 1];
+}
+
+static void learn_stay(struct pwl *p, uint8_t class)
+{
+    p->exposure[class] += exposed_all(p);
+}
+
+/* Steps up and down that are as frequent meet at the median. They are large at first. */
+static void learn_age(struct pwl *p, double age)
+{
+    double step = 1 + MEDIAN_STEP + 4.0 / (double)++p->ages;
+    p->median = p->ages == 1 ? age : age > p->median ? p->median * step : p->median / step;
+}
+
+static void learn_use(struct pwl *p, uint8_t class, uint64_t age, double weight)
+{
+    if (class < PWL_USED || class == PWL_PLAIN) {
+        learn_age(p, (double)age);
+    }
+    p->hits[class] += weight;
+    double left = exposed_all(p) - exposed(p, (double)age);
+    if (left > 0) {
+        p->exposure[class] -= left * weight;
+    }
+    if (p->exposure[class] < 0) {
+        p->exposure[class] = 0;
+    }
+}
+
+static double new_span(const struct pwl *p)
+{
+    double live = (double)p->live, span = p->ages == 0 ? SPAN_FIRST * live : SPAN_MEDIANS * p->median;
+    span = span < SPAN_LEAST * live ? SPAN_LEAST * live : span > SPAN_MOST * live ? SPAN_MOST * live : span;
+    return span < SPAN_STAMPS ? SPAN_STAMPS : span;
+}
+
+static void tick(struct pwl *p)
+{
+    if (++p->clock < p->decay_at) {
+        return;
+    }
+    p->span = new_span(p);
+    p->decay_at = p->clock + (uint64_t)(p->span / STEPS) + 1;
+    for (uint32_t c = 0; c < PWL_CLASSES; c++) {
+        p->hits[c] *= DECAY;
+        p->exposure[c] *= DECAY;
+        /* The worth of an object is height / fall^2: they are compared by the root of its inverse. */
+        double height = (p->hits[c] + PRIOR_HITS) / (p->exposure[c] + PRIOR * exposed_all(p));
+        p->weight[c] = 1 / __builtin_sqrt(height);
+    }
+}
+
+static uint8_t class_by_uses(uint8_t uses)
+{
+    return (uint8_t)(PWL_USED + (uses > 2) + (uses > 4) + (uses > 8));
+}
+
+static uint8_t class_by_prompt(uint32_t objects)
+{
+    return (uint8_t)(PWL_FIRST + (objects > 4) + (objects > 16) + (objects > 32) + (objects > 64));
+}
+
+static uint8_t class_by_rest(uint32_t objects)
+{
+    return (uint8_t)(PWL_SHORT + (objects > 2) + (objects > 8));
+}
+
+/* How many objects were there before a group, 2 standing for more. */
+static uint32_t depth_of(struct pwl *p, const struct evict_hint *hint)
+{
+    if (p->request != hint->request) {
+        uint32_t parent = hint->prefix ? pwl_keys_find(p, hint->prefix) : SLOT_NONE;
+        p->request = hint->request;
+        p->depth = parent == SLOT_NONE ? 0 : p->slot[parent].parent ? 2 : 1;
+    }
+    return p->depth;
+}
+
+static uint8_t class_of_new(struct pwl *p, uint32_t slot, const struct evict_hint *hint)
+{
+    uint32_t count = hint->count ? hint->count : 1;
+    if (count == 1 && p->slot[slot].parent == 0 && p->slot[slot].children == 0) {
+        return PWL_PLAIN;
+    }
+    uint32_t depth = depth_of(p, hint);
+    if (hint->position + 1 == count && p->slot[slot].children == 0) {
+        return PWL_LAST;
+    }
+    return depth >= 2 ? class_by_rest(count) : class_by_prompt(count + depth);
+}
+
+static uint32_t queue_find(struct pwl *p, uint32_t pages, uint8_t priority)
+{
+    uint32_t i = p->last_queue;
+    if (i < p->n_queues && p->queue[i].pages == pages && p->queue[i].priority == priority) {
+        return i;
+    }
+    for (i = 0; i < p->n_queues && (p->queue[i].pages != pages || p->queue[i].priority != priority); i++) {}
+    if (i == p->n_queues && i == p->queue_room) {
+        uint32_t room = i ? 2 * i : 8;
+        struct pwl_queue *queue = i < PWL_QUEUES ? realloc(p->queue, room * sizeof *queue) : NULL;
+        if (!queue) {
+            return UINT32_MAX;
+        }
+        p->queue = queue;
+        p->queue_room = room;
+    }
+    if (i == p->n_queues) {
+        p->queue[i] =
+            (struct pwl_queue){.pages = pages, .priority = priority, .keep = 1 / __builtin_sqrt(1.0 + priority)};
+        p->n_queues++;
+    }
+    p->last_queue = i;
+    return i;
+}
+
+/* A key that was evicted not long ago comes back: a use, although it was not there. */
+static uint8_t take_ghost(struct pwl *p, uint64_t key)
+{
+    struct ghost g;
+    uint32_t shift = ghosts_shift(&p->ghosts, p->live);
+    if (!ghosts_has(key, shift) || !ghosts_take(&p->ghosts, key, p->clock, &g) || g.class >= PWL_CLASSES ||
+        (double)g.age > PWL_WATCHED * p->span) {
+        return 1;
+    }
+    learn_use(p, g.class, g.age, (double)(1u << shift));
+    return g.uses < PWL_USES_MAX ? (uint8_t)(g.uses + 1) : (uint8_t)PWL_USES_MAX;
+}
+
+static void pwl_insert(void *policy, uint32_t slot, const struct evict_hint *hint)
+{
+    struct pwl *p = policy;
+    uint32_t queue = queue_find(p, hint->pages, hint->priority);
+    struct pwl_slot *s = &p->slot[slot];
+    if (queue == UINT32_MAX || pwl_is(s, SLOT_IN)) {
+        return;
+    }
+    tick(p);
+    p->live++;
+    p->seen = slot >= p->seen ? slot + 1 : p->seen;
+    s->queue = (uint16_t)(queue << 3 | (s->queue & (SLOT_QUEUED | SLOT_PARKED)) | SLOT_IN);
+    pwl_set_last(s, p->clock);
+    uint32_t parent = hint->above;
+    if (parent == SLOT_NONE && hint->parent) {
+        parent = pwl_keys_find(p, hint->parent);
+    }
+    pwl_adopt(p, slot, parent);
+    uint8_t uses = take_ghost(p, hint->key), class = class_of_new(p, slot, hint);
+    pwl_set_class(s, uses > 1 && class != PWL_PLAIN ? class_by_uses(uses) : class, uses);
+    learn_stay(p, pwl_class_of(s));
+    pwl_keys_add(p, slot, hint->key);
+    pwl_enqueue(p, slot);
+}
+
+static void pwl_link(void *policy, uint32_t slot, uint64_t parent)
+{
+    struct pwl *p = policy;
+    if (slot < p->max_slots && pwl_is(&p->slot[slot], SLOT_IN) && p->slot[slot].parent == 0 && parent) {
+        pwl_adopt(p, slot, pwl_keys_find(p, parent));
+    }
+}
+
+static void touch_one(struct pwl *p, uint32_t slot)
+{
+    struct pwl_slot *s = &p->slot[slot];
+    tick(p);
+    uint8_t uses = pwl_uses(s), class = pwl_class_of(s);
+    learn_use(p, class, p->clock - pwl_last(s), 1);
+    uses = (uint8_t)(uses + (uses < PWL_USES_MAX));
+    bool plain = class == PWL_PLAIN && s->parent == 0 && s->children == 0;
+    pwl_set_class(s, plain ? PWL_PLAIN : class_by_uses(uses), uses);
+    learn_stay(p, pwl_class_of(s));
+    pwl_set_last(s, p->clock);
+    pwl_enqueue(p, slot);
+}
+
+static void pwl_touch(void *policy, const uint32_t *slots, uint32_t n, uint64_t request)
+{
+    (void)request;
+    struct pwl *p = policy;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t slot = slots[i] & ~TOUCH_CHILD;
+        if (slot >= p->max_slots || !pwl_is(&p->slot[slot], SLOT_IN)) {
+            continue;
+        }
+        uint32_t parent = slots[i] & TOUCH_CHILD && i + 1 < n ? slots[i + 1] & ~TOUCH_CHILD : SLOT_NONE;
+        if (parent < p->max_slots && pwl_is(&p->slot[parent], SLOT_IN)) {
+            pwl_adopt(p, slot, parent);
+        }
+        touch_one(p, slot);
+    }
+}
+
+static void pwl_remove(void *policy, uint32_t slot)
+{
+    struct pwl *p = policy;
+    struct pwl_slot *s = &p->slot[slot];
+    if (!pwl_is(s, SLOT_IN)) {
+        return;
+    }
+    uint64_t key = p->env.key(p->env.arg, slot);
+    if (ghosts_has(key, ghosts_shift(&p->ghosts, p->live))) {
+        ghosts_add(&p->ghosts, key, pwl_last(s), p->clock, pwl_class_of(s), pwl_uses(s));
+    }
+    pwl_keys_remove(p, slot, key);
+    s->queue &= (uint16_t)~SLOT_IN;
+    p->live--;
+    pwl_orphan(p, slot);
+}
+
+static void pwl_destroy(void *policy)
+{
+    struct pwl *p = policy;
+    if (!p) {
+        return;
+    }
+    for (uint32_t i = 0; i < p->n_queues; i++) {
+        for (uint32_t c = 0; c < PWL_HEAPS; c++) {
+            evict_heap_free(&p->queue[i].heap[c]);
+        }
+    }
+    free(p->queue);
+    ghosts_free(&p->ghosts);
+    if (p->head) {
+        munmap(p->head, p->head_bytes);
+    }
+    if (p->slot) {
+        munmap(p->slot, p->slot_bytes);
+    }
+    free(p);
+}
+
+static void *pwl_create(uint32_t max_slots, const struct evict_env *env)
+{
+    struct pwl *p = calloc(1, sizeof *p);
+    if (!p) {
+        return NULL;
+    }
+    p->env = *env;
+    p->max_slots = max_slots;
+    p->request = UINT64_MAX;
+    make_exposed(p);
+    p->slot_bytes = (size_t)max_slots * sizeof *p->slot;
+    /* Reserved, not allocated: pages come with the first slot of each. */
+    p->slot = mmap(NULL, p->slot_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p->slot == MAP_FAILED) {
+        p->slot = NULL;
+    }
+    if (!p->slot || pwl_keys_init(p) || ghosts_init(&p->ghosts, max_slots)) {
+        pwl_destroy(p);
+        return NULL;
+    }
+    return p;
+}
+
+const struct evict_policy evict_pwl = {
+    .name = "pwl",
+    .create = pwl_create,
+    .destroy = pwl_destroy,
+    .insert = pwl_insert,
+    .link = pwl_link,
+    .touch = pwl_touch,
+    .remove = pwl_remove,
+    .victims = pwl_victims,
+    .may = pwl_may,
+    .skip = pwl_skip,
+    .age = pwl_age,
+    .check = pwl_check,
+};
