@@ -49,6 +49,8 @@ struct evict_policy {
     void (*skip)(void *p, uint32_t slot);
     /* Order of two slots: age of a slot, greater goes earlier. */
     uint64_t (*age)(void *p, uint32_t slot);
+    /* Its ttl has passed: it goes before those whose ttl has not. */
+    void (*expire)(void *p, uint32_t slot);
     const char *(*check)(void *p);
 };
 

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#define FIRST_STAMP (UINT64_C(1) << 40)
 #define NO_LIST 0u /* lists are numbered from 1, so that untouched memory means "not in the policy" */
 
 struct lru_slot {
@@ -61,6 +62,7 @@ static void *lru_create(uint32_t max_slots, const struct evict_env *env)
         return NULL;
     }
     l->max_slots = max_slots;
+    l->clock = FIRST_STAMP;
     l->slot_bytes = (size_t)max_slots * sizeof *l->slot;
     /* Reserved, not allocated: pages come with the first slot of each. */
     l->slot = mmap(NULL, l->slot_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -201,6 +203,23 @@ static uint32_t lru_victims(void *p, uint32_t pages, uint32_t *out, uint32_t max
     return n;
 }
 
+/* Below the oldest of its size: stamps begin so high that there is room for it. */
+static void lru_expire(void *p, uint32_t slot)
+{
+    struct lru *l = p;
+    uint32_t list = slot_list(l, slot);
+    struct lru_list *q = &l->list[list];
+    if (list == NO_LIST || q->tail == slot) {
+        return;
+    }
+    unlink_slot(l, slot);
+    l->slot[slot] =
+        (struct lru_slot){.newer = q->tail, .older = SLOT_NONE, .use = (slot_stamp(l, q->tail) - 1) << 16 | list};
+    l->slot[q->tail].older = slot;
+    q->tail = slot;
+    q->count++;
+}
+
 static void lru_skip(void *p, uint32_t slot)
 {
     lru_touch(p, &slot, 1, 0);
@@ -245,5 +264,6 @@ const struct evict_policy evict_lru = {
     .may = lru_may,
     .skip = lru_skip,
     .age = lru_age,
+    .expire = lru_expire,
     .check = lru_check,
 };

@@ -19,7 +19,7 @@
 #include <sys/mman.h>
 
 #define STEPS 32.0     /* a span */
-#define DECAY 0.995    /* a step: a seventh a span */
+#define DECAY 0.994    /* a step: a sixth a span */
 #define PRIOR_HITS 6.0 /* what a class is taken for before it was seen: 20 objects, 6 of them used again */
 #define PRIOR 20.0
 #define SPAN_MEDIANS 2.2 /* a span is so many times the median of the ages at a second use .. */
@@ -27,7 +27,8 @@
 #define SPAN_MOST 8.0
 #define SPAN_FIRST 1.25 /* before any was used again */
 #define SPAN_STAMPS 64.0
-#define MEDIAN_STEP 0.002
+#define DUE_WEIGHT 1e9
+#define MEDIAN_STEP 0.0015
 
 static void make_exposed(struct pwl *p)
 {
@@ -93,7 +94,8 @@ static void tick(struct pwl *p)
     }
     p->span = new_span(p);
     p->decay_at = p->clock + (uint64_t)(p->span / STEPS) + 1;
-    for (uint32_t c = 0; c < PWL_CLASSES; c++) {
+    p->weight[PWL_DUE] = DUE_WEIGHT;
+    for (uint32_t c = 0; c < PWL_DUE; c++) {
         p->hits[c] *= DECAY;
         p->exposure[c] *= DECAY;
         /* The worth of an object is height / fall^2: they are compared by the root of its inverse. */
@@ -171,7 +173,7 @@ static uint8_t take_ghost(struct pwl *p, uint64_t key)
 {
     struct ghost g;
     uint32_t shift = ghosts_shift(&p->ghosts, p->live);
-    if (!ghosts_has(key, shift) || !ghosts_take(&p->ghosts, key, p->clock, &g) || g.class >= PWL_CLASSES ||
+    if (!ghosts_has(key, shift) || !ghosts_take(&p->ghosts, key, p->clock, &g) || g.class >= PWL_DUE ||
         (double)g.age > PWL_WATCHED * p->span) {
         return 1;
     }
@@ -184,13 +186,13 @@ static void pwl_insert(void *policy, uint32_t slot, const struct evict_hint *hin
     struct pwl *p = policy;
     uint32_t queue = queue_find(p, hint->pages, hint->priority);
     struct pwl_slot *s = &p->slot[slot];
-    if (queue == UINT32_MAX || pwl_is(s, SLOT_IN)) {
+    if (queue == UINT32_MAX || pwl_is(s, PWL_IS_IN)) {
         return;
     }
     tick(p);
     p->live++;
     p->seen = slot >= p->seen ? slot + 1 : p->seen;
-    s->queue = (uint16_t)(queue << 3 | (s->queue & (SLOT_QUEUED | SLOT_PARKED)) | SLOT_IN);
+    s->queue = (uint16_t)(queue << PWL_QUEUE_SHIFT | (s->queue & (PWL_IS_QUEUED | PWL_IS_PARKED)) | PWL_IS_IN);
     pwl_set_last(s, p->clock);
     uint32_t parent = hint->above;
     if (parent == SLOT_NONE && hint->parent) {
@@ -207,7 +209,7 @@ static void pwl_insert(void *policy, uint32_t slot, const struct evict_hint *hin
 static void pwl_link(void *policy, uint32_t slot, uint64_t parent)
 {
     struct pwl *p = policy;
-    if (slot < p->max_slots && pwl_is(&p->slot[slot], SLOT_IN) && p->slot[slot].parent == 0 && parent) {
+    if (slot < p->max_slots && pwl_is(&p->slot[slot], PWL_IS_IN) && p->slot[slot].parent == 0 && parent) {
         pwl_adopt(p, slot, pwl_keys_find(p, parent));
     }
 }
@@ -217,6 +219,10 @@ static void touch_one(struct pwl *p, uint32_t slot)
     struct pwl_slot *s = &p->slot[slot];
     tick(p);
     uint8_t uses = pwl_uses(s), class = pwl_class_of(s);
+    if (class == PWL_DUE) {
+        pwl_set_last(s, p->clock);
+        return;
+    }
     learn_use(p, class, p->clock - pwl_last(s), 1);
     uses = (uint8_t)(uses + (uses < PWL_USES_MAX));
     bool plain = class == PWL_PLAIN && s->parent == 0 && s->children == 0;
@@ -232,11 +238,11 @@ static void pwl_touch(void *policy, const uint32_t *slots, uint32_t n, uint64_t 
     struct pwl *p = policy;
     for (uint32_t i = 0; i < n; i++) {
         uint32_t slot = slots[i] & ~TOUCH_CHILD;
-        if (slot >= p->max_slots || !pwl_is(&p->slot[slot], SLOT_IN)) {
+        if (slot >= p->max_slots || !pwl_is(&p->slot[slot], PWL_IS_IN)) {
             continue;
         }
         uint32_t parent = slots[i] & TOUCH_CHILD && i + 1 < n ? slots[i + 1] & ~TOUCH_CHILD : SLOT_NONE;
-        if (parent < p->max_slots && pwl_is(&p->slot[parent], SLOT_IN)) {
+        if (parent < p->max_slots && pwl_is(&p->slot[parent], PWL_IS_IN)) {
             pwl_adopt(p, slot, parent);
         }
         touch_one(p, slot);
@@ -247,7 +253,7 @@ static void pwl_remove(void *policy, uint32_t slot)
 {
     struct pwl *p = policy;
     struct pwl_slot *s = &p->slot[slot];
-    if (!pwl_is(s, SLOT_IN)) {
+    if (!pwl_is(s, PWL_IS_IN)) {
         return;
     }
     uint64_t key = p->env.key(p->env.arg, slot);
@@ -255,7 +261,7 @@ static void pwl_remove(void *policy, uint32_t slot)
         ghosts_add(&p->ghosts, key, pwl_last(s), p->clock, pwl_class_of(s), pwl_uses(s));
     }
     pwl_keys_remove(p, slot, key);
-    s->queue &= (uint16_t)~SLOT_IN;
+    s->queue &= (uint16_t)~PWL_IS_IN;
     p->live--;
     pwl_orphan(p, slot);
 }
@@ -317,5 +323,6 @@ const struct evict_policy evict_pwl = {
     .may = pwl_may,
     .skip = pwl_skip,
     .age = pwl_age,
+    .expire = pwl_expire,
     .check = pwl_check,
 };

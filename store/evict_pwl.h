@@ -6,9 +6,10 @@
  *
  * Invariants (pwl_check proves them):
  *   children of a slot = slots in the policy that name it as their parent, whether it is itself in the policy or not
- *   a slot has at most one heap entry, and SLOT_QUEUED says that it has one
+ *   a slot has at most one heap entry, and PWL_IS_QUEUED says that it has one; and one in PWL_DUE, as PWL_IS_DUE says
  *   the entry's stamp is at most that of its slot's last use, or the slot is parked
- *   a slot in the policy that is no parent has an entry, or was offered by the last call of victims
+ *   a slot in the policy that is no parent has an entry, in PWL_DUE if that is its class, or was offered by the last
+ *   call of victims
  */
 #ifndef BERTH_STORE_EVICT_PWL_H
 #define BERTH_STORE_EVICT_PWL_H
@@ -34,12 +35,18 @@ enum pwl_class {
     PWL_FIRST,      /* used once, of a prompt without such a prefix: of up to 4 objects, then 16, 32, 64, more */
     PWL_USED = 9,   /* used 2 times, then 3 to 4, 5 to 8, more */
     PWL_PLAIN = 13, /* neither parent nor child of anything: whatever its uses */
-    PWL_CLASSES = 14,
-    PWL_PARKED = 14, /* a heap, no class: in use when they were offered; by the stamp at which they come back */
-    PWL_HEAPS = 15
+    PWL_DUE,        /* its ttl has passed: before all others, oldest first */
+    PWL_CLASSES,
+    PWL_PARKED = PWL_CLASSES, /* a heap, no class: in use when offered; by the stamp at which they come back */
+    PWL_HEAPS
 };
 
-enum pwl_flag { SLOT_IN = 1, SLOT_QUEUED = 2, SLOT_PARKED = 4 };
+enum pwl_flag { PWL_IS_IN = 1, PWL_IS_QUEUED = 2, PWL_IS_PARKED = 4 };
+#define PWL_QUEUE_SHIFT 3u
+enum pwl_mark {
+    PWL_IS_DUE = 1,    /* it has an entry in the heap PWL_DUE, beside another one or not */
+    PWL_IS_OFFERED = 2 /* in the last call of victims */
+};
 
 /* All 0: not in the policy, no children. */
 struct pwl_slot {
@@ -50,7 +57,7 @@ struct pwl_slot {
     uint32_t next;      /* of its chain of the key table: slot + 1, 0: the end */
     uint16_t queue;     /* its number over three flags */
     uint8_t class_uses; /* class << 4 | uses */
-    uint8_t unused;
+    uint8_t marks;      /* enum pwl_mark */
 };
 _Static_assert(sizeof(struct pwl_slot) == 20, "under 32 bytes a slot");
 _Static_assert(sizeof(struct evict_entry) == 10, "under 32 bytes a slot");
@@ -121,7 +128,7 @@ static inline bool pwl_is(const struct pwl_slot *s, enum pwl_flag flag)
 
 static inline uint32_t pwl_queue_of(const struct pwl_slot *s)
 {
-    return s->queue >> 3;
+    return s->queue >> PWL_QUEUE_SHIFT;
 }
 
 static inline uint8_t pwl_class_of(const struct pwl_slot *s)
@@ -132,6 +139,12 @@ static inline uint8_t pwl_class_of(const struct pwl_slot *s)
 static inline uint8_t pwl_uses(const struct pwl_slot *s)
 {
     return s->class_uses & 15;
+}
+
+/* Whether a heap will bring it up. */
+static inline bool pwl_has_entry(const struct pwl_slot *s)
+{
+    return pwl_class_of(s) == PWL_DUE && !pwl_is(s, PWL_IS_PARKED) ? s->marks & PWL_IS_DUE : pwl_is(s, PWL_IS_QUEUED);
 }
 
 static inline void pwl_set_class(struct pwl_slot *s, uint8_t class, uint8_t uses)
@@ -159,6 +172,7 @@ void pwl_enqueue(struct pwl *p, uint32_t slot); /* a leaf without an entry gets 
 uint32_t pwl_victims(void *policy, uint32_t pages, uint32_t *out, uint32_t max);
 bool pwl_may(void *policy, uint32_t slot);
 void pwl_skip(void *policy, uint32_t slot);
+void pwl_expire(void *policy, uint32_t slot);
 uint64_t pwl_age(void *policy, uint32_t slot);
 
 const char *pwl_check(void *policy); /* evict_pwl_check.c */

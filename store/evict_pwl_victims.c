@@ -16,10 +16,15 @@ static void push(struct pwl *p, uint32_t slot, uint32_t heap, uint64_t stamp)
 {
     struct pwl_slot *s = &p->slot[slot];
     struct pwl_queue *q = &p->queue[pwl_queue_of(s)];
-    if (evict_heap_push(&q->heap[heap], slot, stamp)) { /* without memory it stays until it is next used */
-        s->queue |= SLOT_QUEUED;
-        q->stale |= (uint16_t)(1u << heap);
+    if (!evict_heap_push(&q->heap[heap], slot, stamp)) {
+        return; /* without memory it stays until it is next used */
     }
+    if (heap == PWL_DUE) {
+        s->marks |= PWL_IS_DUE;
+    } else {
+        s->queue |= PWL_IS_QUEUED;
+    }
+    q->stale |= (uint16_t)(1u << heap);
 }
 
 static void push_leaf(struct pwl *p, uint32_t slot)
@@ -35,7 +40,7 @@ static void push_parked(struct pwl *p, uint32_t slot)
 void pwl_enqueue(struct pwl *p, uint32_t slot)
 {
     const struct pwl_slot *s = &p->slot[slot];
-    if (pwl_is(s, SLOT_IN) && !pwl_is(s, SLOT_QUEUED) && s->children == 0) {
+    if (pwl_is(s, PWL_IS_IN) && !pwl_has_entry(s) && s->children == 0) {
         push_leaf(p, slot);
     }
 }
@@ -66,6 +71,7 @@ static void offer(struct pwl *p, uint32_t slot, uint32_t *out, uint32_t *n)
 {
     out[(*n)++] = slot;
     p->offered[p->n_offered++] = slot;
+    p->slot[slot].marks |= PWL_IS_OFFERED;
     if (p->slot[slot].parent == 0) {
         return;
     }
@@ -76,17 +82,22 @@ static void offer(struct pwl *p, uint32_t slot, uint32_t *out, uint32_t *n)
     }
     l->count++;
     const struct pwl_slot *s = &p->slot[parent];
-    if (pwl_is(s, SLOT_IN) && !pwl_is(s, SLOT_QUEUED) && l->count == s->children) {
+    if (pwl_is(s, PWL_IS_IN) && !pwl_has_entry(s) && l->count == s->children) {
         push_leaf(p, parent);
     }
 }
 
 /* ---- heaps ---- */
 
-static void pop(struct pwl *p, struct evict_heap *h)
+static void pop(struct pwl *p, struct pwl_queue *q, uint32_t heap)
 {
-    p->slot[h->at[0].slot].queue &= (uint16_t)~SLOT_QUEUED;
-    evict_heap_pop(h);
+    struct pwl_slot *s = &p->slot[q->heap[heap].at[0].slot];
+    if (heap == PWL_DUE) {
+        s->marks &= (uint8_t)~PWL_IS_DUE;
+    } else {
+        s->queue &= (uint16_t)~PWL_IS_QUEUED;
+    }
+    evict_heap_pop(&q->heap[heap]);
 }
 
 /* Puts the top right. */
@@ -97,17 +108,19 @@ static void settle(struct pwl *p, uint32_t queue, uint32_t class)
         uint32_t slot = h->at[0].slot;
         uint64_t stamp = entry_stamp(&h->at[0]);
         struct pwl_slot *s = &p->slot[slot];
-        bool leaf = pwl_is(s, SLOT_IN) && children_left(p, slot) == 0, parked = pwl_is(s, SLOT_PARKED);
+        bool leaf = pwl_is(s, PWL_IS_IN) && children_left(p, slot) == 0, parked = pwl_is(s, PWL_IS_PARKED);
         if (leaf && !parked && pwl_queue_of(s) == queue && pwl_class_of(s) == class && pwl_last(s) == stamp) {
             return;
         }
-        pop(p, h);
-        if (leaf && parked) {
+        pop(p, &p->queue[queue], class);
+        if (!leaf) {
+            s->queue &= pwl_is(s, PWL_IS_QUEUED) ? UINT16_MAX : (uint16_t)~PWL_IS_PARKED;
+        } else if (pwl_has_entry(s) || s->marks & PWL_IS_OFFERED) {
+            continue;
+        } else if (parked) {
             push_parked(p, slot);
-        } else if (leaf) {
-            push_leaf(p, slot);
         } else {
-            s->queue &= (uint16_t)~SLOT_PARKED;
+            push_leaf(p, slot);
         }
     }
 }
@@ -135,12 +148,13 @@ static void find_best(struct pwl *p, uint32_t queue)
     }
 }
 
-static void unpark(struct pwl *p, struct evict_heap *h, uint64_t until)
+static void unpark(struct pwl *p, struct pwl_queue *q, uint64_t until)
 {
+    const struct evict_heap *h = &q->heap[PWL_PARKED];
     while (h->n && entry_stamp(&h->at[0]) <= until) {
         uint32_t slot = h->at[0].slot;
-        pop(p, h);
-        p->slot[slot].queue &= (uint16_t)~SLOT_PARKED;
+        pop(p, q, PWL_PARKED);
+        p->slot[slot].queue &= (uint16_t)~PWL_IS_PARKED;
         pwl_enqueue(p, slot);
     }
 }
@@ -151,6 +165,7 @@ static bool begin(struct pwl *p, uint32_t pages)
     p->n_offered = 0;
     p->forced = false;
     for (uint32_t i = 0; i < left; i++) {
+        p->slot[p->offered[i]].marks &= (uint8_t)~PWL_IS_OFFERED;
         pwl_enqueue(p, p->offered[i]);
     }
     if (++p->call == 0) { /* 2^32 calls: counts of the first would be taken for new ones */
@@ -164,7 +179,7 @@ static bool begin(struct pwl *p, uint32_t pages)
         struct pwl_queue *q = &p->queue[i];
         q->stale = ALL_CLASSES;
         if (pages == 0 || q->pages == pages) {
-            unpark(p, &q->heap[PWL_PARKED], p->clock);
+            unpark(p, q, p->clock);
             any = true;
         }
     }
@@ -194,9 +209,8 @@ static uint32_t offer_leaves(struct pwl *p, uint32_t pages, uint32_t *out, uint3
 {
     uint32_t n = 0;
     for (struct pwl_queue *q; n < max && (q = worst_queue(p, pages));) {
-        struct evict_heap *h = &q->heap[q->best];
-        uint32_t slot = h->at[0].slot;
-        pop(p, h);
+        uint32_t slot = q->heap[q->best].at[0].slot;
+        pop(p, q, q->best);
         q->stale |= (uint16_t)(1u << q->best);
         offer(p, slot, out, &n);
     }
@@ -208,9 +222,9 @@ static bool unpark_first(struct pwl *p, uint32_t pages, uint32_t max)
     bool any = false;
     for (uint32_t i = 0; i < p->n_queues && max; i++) {
         struct pwl_queue *q = &p->queue[i];
-        struct evict_heap *h = &q->heap[PWL_PARKED];
+        const struct evict_heap *h = &q->heap[PWL_PARKED];
         for (; (pages == 0 || q->pages == pages) && h->n && max; max--) {
-            unpark(p, h, entry_stamp(&h->at[0]));
+            unpark(p, q, entry_stamp(&h->at[0]));
             any = true;
         }
     }
@@ -224,7 +238,7 @@ static uint32_t offer_parents(struct pwl *p, uint32_t pages, uint32_t *out, uint
     for (; steps && n < max; steps--) {
         p->sweep = p->sweep + 1 < p->seen ? p->sweep + 1 : 0;
         const struct pwl_slot *s = &p->slot[p->sweep];
-        if (pwl_is(s, SLOT_IN) && s->children && (pages == 0 || p->queue[pwl_queue_of(s)].pages == pages)) {
+        if (pwl_is(s, PWL_IS_IN) && s->children && (pages == 0 || p->queue[pwl_queue_of(s)].pages == pages)) {
             out[n++] = p->sweep;
         }
     }
@@ -256,12 +270,22 @@ void pwl_skip(void *policy, uint32_t slot)
 {
     struct pwl *p = policy;
     struct pwl_slot *s = &p->slot[slot];
-    if (!pwl_is(s, SLOT_IN)) {
+    if (!pwl_is(s, PWL_IS_IN)) {
         return;
     }
-    s->queue |= SLOT_PARKED;
-    if (!pwl_is(s, SLOT_QUEUED)) { /* else its entry is parked when it comes to the top */
+    s->queue |= PWL_IS_PARKED;
+    if (!pwl_is(s, PWL_IS_QUEUED)) { /* else its entry is parked when it comes to the top */
         push_parked(p, slot);
+    }
+}
+
+void pwl_expire(void *policy, uint32_t slot)
+{
+    struct pwl *p = policy;
+    struct pwl_slot *s = &p->slot[slot];
+    if (pwl_is(s, PWL_IS_IN)) {
+        pwl_set_class(s, PWL_DUE, pwl_uses(s));
+        pwl_enqueue(p, slot);
     }
 }
 

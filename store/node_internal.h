@@ -82,6 +82,7 @@ struct member {
     struct key_hash hash;
     uint64_t checksum;
     uint64_t parent;
+    uint32_t ttl_s;
     uint8_t priority;
     bool kept;
 };
@@ -173,6 +174,7 @@ struct waiter { /* GRANT or CREATE that waits for room */
 struct expiry {
     int64_t boot;
     uint32_t slot;
+    bool ttl; /* of the object itself, and not of holds */
     uint64_t gen;
 };
 
@@ -444,7 +446,9 @@ bool names_add(struct node *n, const char *name, uint32_t id, uint32_t flags);
 int names_configure(struct node *n);
 
 /* node_hold.c: expiries */
-bool expiry_add(struct node *n, int64_t boot, uint32_t slot);
+bool expiry_add(struct node *n, int64_t boot, uint32_t slot, bool ttl);
+/* When the ttl of a record ends, boot; 0: it has none. */
+int64_t ttl_end(const struct node *n, const struct record *r);
 void expiry_run(struct node *n);
 
 /* node_space.c: grants, drafts, waiting for room, eviction */

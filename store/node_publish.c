@@ -47,7 +47,7 @@ static void renew_expiries(struct node *n, uint32_t slot)
     if (n->c.index->get(n->c.ix, slot_key(n, slot, buf), &r) == 0) {
         for (uint32_t i = 0; i < r.n_holds; i++) {
             if (r.holds[i].expiry) {
-                expiry_add(n, r.holds[i].expiry, slot);
+                expiry_add(n, r.holds[i].expiry, slot, false);
             }
         }
     }
@@ -75,6 +75,9 @@ static void settle(struct node *n, const struct member *first, uint32_t count, u
     n->mark[m->slot] &= (uint8_t)~MARK_BUSY;
     wait_published(n, m);
     slot_insert(n, m->slot, hint_of(n, first, count, position));
+    if (m->ttl_s) {
+        expiry_add(n, n->now.boot + (int64_t)m->ttl_s * 1000000000, m->slot, true);
+    }
     if (slot_held(n, m->slot)) {
         renew_expiries(n, m->slot);
     }

@@ -21,6 +21,7 @@ struct kept { /* a record that counts */
     uint64_t parent;
     uint32_t slot;
     uint8_t priority;
+    int64_t ttl_end; /* boot; 0: it has no ttl */
     bool unfinished; /* not READY yet, or its group link stands */
 };
 
@@ -142,7 +143,7 @@ static void find_expiries(struct node *n, const struct record *r)
 {
     for (uint32_t i = 0; i < r->n_holds; i++) {
         if (r->holds[i].expiry) {
-            expiry_add(n, r->holds[i].expiry, r->slot);
+            expiry_add(n, r->holds[i].expiry, r->slot, false);
         }
     }
 }
@@ -182,6 +183,7 @@ static int each_record(void *arg, struct key_ref key, const struct record *r)
                      .region = r->region,
                      .parent = r->parent,
                      .priority = r->priority,
+                     .ttl_end = ttl_end(n, r),
                      .slot = r->slot,
                      .unfinished = !ready || linked};
     return keep(rec, &k) ? 0 : 1;
@@ -278,6 +280,9 @@ static void publish_kept(struct recovery *rec)
     }
     for (uint64_t i = 0; i < rec->n_kept; i++) { /* now that all of them are there */
         n->policy->link(n->evict, rec->kept[i].slot, rec->kept[i].parent);
+        if (rec->kept[i].ttl_end) {
+            expiry_add(n, rec->kept[i].ttl_end, rec->kept[i].slot, true);
+        }
     }
     n->counters[NODE_RECOVERED] = rec->n_kept;
 }

@@ -97,6 +97,7 @@ static int32_t decide(struct node *n, const struct effect *e, const struct seali
     if (!out->parent && e->n) { /* none is named: the one before it in its group is taken for it */
         out->parent = slot_key_tag(n, n->open->members[e->first + e->n - 1].slot);
     }
+    out->ttl_s = (uint32_t)(header_of(n, in->token.slot)->checksum >> 8);
     out->priority = (uint8_t)header_of(n, in->token.slot)->checksum;
     if (pending_has(&n->pending, out->hash.home)) {
         /* Of this very group: the same key twice, or two keys of one hash. */

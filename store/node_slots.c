@@ -183,8 +183,18 @@ void slot_insert(struct node *n, uint32_t slot, struct evict_hint hint)
 
 void slot_return(struct node *n, uint32_t slot)
 {
+    struct evict_hint hint = {.above = SLOT_NONE};
+    struct record r = {.ttl_s = 0};
+    uint8_t buf[KEY_MAX];
     n->mark[slot] &= (uint8_t)~MARK_BUSY;
-    policy_insert(n, slot, (struct evict_hint){.above = SLOT_NONE});
+    if (!slot_held(n, slot) && n->c.index->get(n->c.ix, slot_key(n, slot, buf), &r) == 0) {
+        hint.parent = r.parent;
+        hint.priority = r.priority;
+    }
+    policy_insert(n, slot, hint);
+    if (r.ttl_s && ttl_end(n, &r) <= n->now.boot) {
+        n->policy->expire(n->evict, slot);
+    }
 }
 
 void mark_busy(struct node *n, uint32_t slot)

@@ -1,0 +1,640 @@
+/* The policy pwl: against a slow model at every step, against LRU where no hints are given, and in single cases. */
+#include "store/evict_pwl.h"
+
+#include "tests/support/draw.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define SLOTS 400u
+#define STEPS 60000
+#define NOBODY SLOT_NONE
+
+static uint64_t keys[1u << 16]; /* by slot */
+
+static uint64_t key_of(void *arg, uint32_t slot)
+{
+    (void)arg;
+    return keys[slot];
+}
+
+static const struct evict_env env = {.key = key_of};
+
+static uint64_t new_key(void)
+{
+    static uint64_t last;
+    uint64_t z = ++last * 0x9e3779b97f4a7c15u;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    return z ^ z >> 31;
+}
+
+static void assert_whole(void *p)
+{
+    const char *why = evict_pwl.check(p);
+    if (why) {
+        fail_msg("%s", why);
+    }
+}
+
+/* ---- the model ---- */
+
+struct model {
+    bool in[SLOTS], offered[SLOTS];
+    uint32_t parent[SLOTS], children[SLOTS], pages[SLOTS];
+    uint8_t priority[SLOTS], uses[SLOTS], class[SLOTS];
+    uint64_t last[SLOTS], clock;
+};
+
+static struct model m;
+static struct pwl *p;
+
+static uint8_t by_uses(uint8_t uses)
+{
+    return uses == 2 ? 9 : uses <= 4 ? 10 : uses <= 8 ? 11 : 12;
+}
+
+static void model_adopt(uint32_t slot, uint32_t parent)
+{
+    if (parent == NOBODY || parent == slot || m.parent[slot] != NOBODY) {
+        return;
+    }
+    m.parent[slot] = parent;
+    m.children[parent]++;
+    m.class[parent] = m.class[parent] == PWL_LAST ? PWL_SHORT : m.class[parent];
+}
+
+static void model_insert(uint32_t slot, const struct evict_hint *h, uint32_t parent, uint32_t depth)
+{
+    m.in[slot] = true;
+    m.pages[slot] = h->pages;
+    m.priority[slot] = h->priority;
+    m.uses[slot] = 1;
+    m.parent[slot] = NOBODY;
+    m.last[slot] = ++m.clock;
+    model_adopt(slot, parent);
+    uint32_t total = h->count + depth;
+    if (h->count == 1 && m.parent[slot] == NOBODY && m.children[slot] == 0) {
+        m.class[slot] = PWL_PLAIN;
+    } else if (h->position + 1 == h->count && m.children[slot] == 0) {
+        m.class[slot] = PWL_LAST;
+    } else if (depth == 2) {
+        m.class[slot] = h->count <= 2 ? 1 : h->count <= 8 ? 2 : 3;
+    } else {
+        m.class[slot] = total <= 4 ? 4 : total <= 16 ? 5 : total <= 32 ? 6 : total <= 64 ? 7 : 8;
+    }
+}
+
+static void model_touch(uint32_t slot)
+{
+    m.last[slot] = ++m.clock;
+    if (m.class[slot] == PWL_DUE) {
+        return;
+    }
+    m.uses[slot] += m.uses[slot] < 15;
+    if (m.class[slot] != PWL_PLAIN || m.parent[slot] != NOBODY || m.children[slot]) {
+        m.class[slot] = by_uses(m.uses[slot]);
+    }
+}
+
+static void model_remove(uint32_t slot)
+{
+    m.in[slot] = false;
+    if (m.parent[slot] != NOBODY) {
+        m.children[m.parent[slot]]--;
+        m.parent[slot] = NOBODY;
+    }
+}
+
+static double model_badness(uint32_t slot)
+{
+    double x = (double)(m.clock - m.last[slot]) / p->span;
+    return (1 + x + x * x / 4) * p->weight[m.class[slot]] / sqrt(1.0 + m.priority[slot]);
+}
+
+/* Slots whose entry lies in another heap than their class's come up when that one brings them: in[] says that there is
+ * none, or that it lies right. */
+static void entries_right(bool right[SLOTS])
+{
+    for (uint32_t i = 0; i < SLOTS; i++) {
+        right[i] = !pwl_is(&p->slot[i], PWL_IS_QUEUED);
+    }
+    for (uint32_t q = 0; q < p->n_queues; q++) {
+        for (uint32_t c = 0; c < PWL_HEAPS; c++) {
+            const struct evict_heap *h = &p->queue[q].heap[c];
+            for (uint32_t i = 0; i < h->n; i++) {
+                uint32_t slot = h->at[i].slot;
+                right[slot] |= p->queue[q].pages == m.pages[slot] && p->queue[q].priority == m.priority[slot] &&
+                               c == m.class[slot];
+            }
+        }
+    }
+}
+
+/* ---- steps of the random test ---- */
+
+static uint32_t free_slot(void)
+{
+    uint32_t slot = draw_below(SLOTS);
+    for (uint32_t i = 0; i < SLOTS; i++, slot = (slot + 1) % SLOTS) {
+        if (!m.in[slot]) {
+            return slot;
+        }
+    }
+    return NOBODY;
+}
+
+static uint32_t used_slot(void)
+{
+    uint32_t slot = draw_below(SLOTS);
+    return m.in[slot] ? slot : NOBODY;
+}
+
+static void step_insert(void)
+{
+    static uint64_t request;
+    uint32_t count = draw_below(3) ? 1 + draw_below(12) : 1, slots[12], pages = 1 + draw_below(2) * 3;
+    uint32_t parent = draw_below(3) ? used_slot() : NOBODY;
+    uint8_t priority = draw_below(4) ? 0 : 3;
+    for (uint32_t i = 0; i < count; i++) {
+        if ((slots[i] = free_slot()) == NOBODY) {
+            count = i;
+            break;
+        }
+        m.in[slots[i]] = true; /* taken */
+        keys[slots[i]] = new_key();
+    }
+    uint32_t depth = parent == NOBODY ? 0 : m.parent[parent] == NOBODY ? 1 : 2;
+    uint64_t prefix = parent == NOBODY ? 0 : keys[parent];
+    request++;
+    for (uint32_t i = count; i-- > 0;) {
+        struct evict_hint h = {.parent = i ? keys[slots[i - 1]] : prefix,
+                               .key = keys[slots[i]],
+                               .prefix = prefix,
+                               .request = request,
+                               .pages = pages,
+                               .position = i,
+                               .count = count,
+                               .above = i ? slots[i - 1] : NOBODY,
+                               .priority = priority};
+        evict_pwl.insert(p, slots[i], &h);
+        model_insert(slots[i], &h, i ? slots[i - 1] : parent, depth);
+        m.offered[slots[i]] = false;
+    }
+}
+
+static void step_touch(void)
+{
+    uint32_t slots[8], n = 1 + draw_below(8);
+    for (uint32_t i = 0; i < n; i++) {
+        slots[i] = draw_below(SLOTS + 20) | (draw_below(8) ? 0 : TOUCH_CHILD);
+    }
+    evict_pwl.touch(p, slots, n, 0);
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t slot = slots[i] & ~TOUCH_CHILD, next = i + 1 < n ? slots[i + 1] & ~TOUCH_CHILD : NOBODY;
+        if (slot < SLOTS && m.in[slot]) {
+            if (slots[i] & TOUCH_CHILD && next < SLOTS && m.in[next]) {
+                model_adopt(slot, next);
+            }
+            model_touch(slot);
+        }
+    }
+}
+
+static void step_remove(uint32_t slot)
+{
+    evict_pwl.remove(p, slot);
+    model_remove(slot);
+}
+
+static void check_choice(const bool right[SLOTS], const bool parked[SLOTS], const uint32_t *out, uint32_t i,
+                         uint32_t pages)
+{
+    uint32_t left[SLOTS];
+    memcpy(left, m.children, sizeof left);
+    bool gone[SLOTS] = {false};
+    for (uint32_t k = 0; k < i; k++) {
+        gone[out[k]] = true;
+        if (m.parent[out[k]] != NOBODY) {
+            left[m.parent[out[k]]]--;
+        }
+    }
+    double best = -1;
+    for (uint32_t s = 0; s < SLOTS; s++) {
+        bool leaf = m.in[s] && left[s] == 0 && !gone[s] && (pages == 0 || m.pages[s] == pages);
+        if (leaf && right[s] && !parked[s] && model_badness(s) > best) {
+            best = model_badness(s);
+        }
+    }
+    if (out[i] == NOBODY) {
+        assert_true(best < 0);
+        return;
+    }
+    assert_true(m.in[out[i]] && !gone[out[i]] && left[out[i]] == 0);
+    assert_true(pages == 0 || m.pages[out[i]] == pages);
+    assert_true(model_badness(out[i]) >= best * (1 - 1e-9));
+}
+
+static void use_victims(const uint32_t *out, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        bool may = evict_pwl.may(p, out[i]);
+        assert_int_equal(may, m.children[out[i]] == 0);
+        uint32_t what = draw_below(8);
+        if (what == 0) {
+            (evict_pwl.skip)(p, out[i]); /* cmocka has a macro of this name */
+        } else if (what < 6 && may) {
+            step_remove(out[i]);
+        }
+    }
+}
+
+static void step_victims(void)
+{
+    static const uint32_t sizes[] = {0, 0, 1, 4};
+    uint32_t pages = sizes[draw_below(4)], max = draw_below(4) ? 1 + draw_below(20) : 400, out[SLOTS + 1];
+    bool right[SLOTS], parked[SLOTS];
+    entries_right(right);
+    for (uint32_t i = 0; i < SLOTS; i++) {
+        parked[i] = pwl_is(&p->slot[i], PWL_IS_PARKED);
+    }
+    uint32_t n = evict_pwl.victims(p, pages, out, max);
+    if (p->forced) {
+        return; /* test_no_leaf has these */
+    }
+    out[n] = NOBODY;
+    bool all_parked = n && parked[out[0]];
+    for (uint32_t i = 0; i < n + (n < max) && !all_parked; i++) {
+        check_choice(right, parked, out, i, pages);
+    }
+    use_victims(out, n);
+}
+
+static void drain(void)
+{
+    uint32_t out[7], idle = 0;
+    while (p->live) {
+        uint32_t n = evict_pwl.victims(p, 0, out, 7);
+        assert_true(n > 0 && idle < 1000);
+        idle++;
+        for (uint32_t i = 0; i < n; i++) {
+            if (evict_pwl.may(p, out[i])) {
+                assert_true(p->forced || m.children[out[i]] == 0);
+                step_remove(out[i]);
+                idle = 0;
+            }
+        }
+    }
+    assert_int_equal(evict_pwl.victims(p, 0, out, 7), 0);
+}
+
+static void test_against_model(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 3; round++) {
+        memset(&m, 0, sizeof m);
+        memset(m.parent, 0xff, sizeof m.parent);
+        assert_non_null(p = evict_pwl.create(SLOTS, &env));
+        for (int step = 0; step < STEPS / 3; step++) {
+            uint32_t what = draw_below(16), slot = used_slot();
+            if (what < 5) {
+                step_insert();
+            } else if (what < 10) {
+                step_touch();
+            } else if (what == 10 && slot != NOBODY && draw_below(4) == 0) {
+                step_remove(slot);
+            } else if (what == 11 && slot != NOBODY && draw_below(8) == 0) {
+                evict_pwl.expire(p, slot);
+                m.class[slot] = PWL_DUE;
+            } else if (what > 11) {
+                step_victims();
+            }
+            assert_whole(p);
+            assert_int_equal(p->clock, m.clock);
+        }
+        drain();
+        assert_whole(p);
+        evict_pwl.destroy(p);
+    }
+}
+
+/* ---- without hints ---- */
+
+static void random_touch(void *a, void *b, const bool *in)
+{
+    uint32_t slots[16], n = 0;
+    for (uint32_t i = 0; i < 16; i++) {
+        uint32_t slot = draw_below(SLOTS);
+        if (in[slot]) {
+            slots[n++] = slot;
+        }
+    }
+    evict_pwl.touch(a, slots, n, 0);
+    evict_lru.touch(b, slots, n, 0);
+}
+
+static void random_victims(void *a, void *b, bool *in)
+{
+    static uint32_t x[SLOTS], y[SLOTS];
+    uint32_t pages = draw_below(5), max = 1 + draw_below(draw_below(8) ? 8 : SLOTS);
+    uint32_t n = evict_pwl.victims(a, pages, x, max);
+    assert_int_equal(n, evict_lru.victims(b, pages, y, max));
+    assert_memory_equal(x, y, n * sizeof *x);
+    for (uint32_t i = 0; i < n && i < 12; i++) {
+        assert_true(evict_pwl.may(a, x[i]));
+        evict_pwl.remove(a, x[i]);
+        evict_lru.remove(b, x[i]);
+        in[x[i]] = false;
+    }
+}
+
+/* Single objects without a parent: the victims of LRU, in its order, of each size and of all. */
+static void test_without_hints_it_is_lru(void **state)
+{
+    (void)state;
+    static bool in[SLOTS];
+    void *a = evict_pwl.create(SLOTS, &env), *b = evict_lru.create(SLOTS, &env);
+    for (int step = 0; step < 100000; step++) {
+        uint32_t slot = draw_below(SLOTS), what = draw_below(4);
+        if (what < 2 && !in[slot]) {
+            keys[slot] = draw_below(2) ? new_key() : 1000000 + draw_below(2000); /* some of them come back */
+            struct evict_hint h = {
+                .key = keys[slot], .pages = 1 + draw_below(4), .above = NOBODY, .request = (uint64_t)step};
+            evict_pwl.insert(a, slot, &h);
+            evict_lru.insert(b, slot, &h);
+            in[slot] = true;
+        } else if (what == 2) {
+            random_touch(a, b, in);
+        } else if (what == 3 && draw_below(8) == 0) {
+            random_victims(a, b, in);
+        }
+        if (step % 1000 == 0) {
+            assert_whole(a);
+        }
+    }
+    evict_pwl.destroy(a);
+    evict_lru.destroy(b);
+}
+
+/* ---- single cases ---- */
+
+static struct evict_hint one(uint32_t slot, uint64_t parent)
+{
+    keys[slot] = new_key();
+    return (struct evict_hint){
+        .key = keys[slot], .parent = parent, .prefix = parent, .count = 1, .pages = 1, .above = NOBODY};
+}
+
+/* A prompt of n objects in slots first ..; its request is numbered by its key. */
+static void put_prompt(struct pwl *w, uint32_t first, uint32_t n, uint64_t parent, uint8_t priority)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        keys[first + i] = new_key();
+    }
+    for (uint32_t i = n; i-- > 0;) {
+        struct evict_hint h = {.key = keys[first + i],
+                               .parent = i ? keys[first + i - 1] : parent,
+                               .prefix = parent,
+                               .request = keys[first],
+                               .pages = 1,
+                               .position = i,
+                               .count = n,
+                               .above = i ? first + i - 1 : NOBODY,
+                               .priority = priority};
+        evict_pwl.insert(w, first + i, &h);
+    }
+}
+
+static void test_deepest_first(void **state)
+{
+    (void)state;
+    struct pwl *w = evict_pwl.create(1000, &env);
+    uint32_t out[300];
+    put_prompt(w, 0, 100, 0, 0);
+    assert_int_equal(evict_pwl.victims(w, 0, out, 300), 100);
+    for (uint32_t i = 0; i < 100; i++) {
+        assert_int_equal(out[i], 99 - i);
+        assert_int_equal(evict_pwl.may(w, i), i == 99);
+    }
+    (evict_pwl.skip)(w, 99);                                  /* read by somebody: so its parents have to stay, too */
+    assert_int_equal(evict_pwl.victims(w, 0, out, 300), 100); /* nothing else is there */
+    assert_int_equal(out[0], 99);
+    put_prompt(w, 200, 3, 0, 0);
+    (evict_pwl.skip)(w, 99);
+    assert_int_equal(evict_pwl.victims(w, 0, out, 300), 3);
+    /* It comes back after some uses. */
+    for (int i = 0; i < 100; i++) {
+        evict_pwl.touch(w, (uint32_t[]){200}, 1, 0);
+    }
+    assert_int_equal(evict_pwl.victims(w, 0, out, 300), 103);
+    assert_whole(w);
+    evict_pwl.destroy(w);
+}
+
+/* Parents of another size are offered when no leaf is, and so are objects whose hints go in a circle. */
+static void test_no_leaf(void **state)
+{
+    (void)state;
+    struct pwl *w = evict_pwl.create(1000, &env);
+    uint32_t out[8];
+    struct evict_hint a = one(5, 0), b = one(6, 0);
+    a.pages = 16;
+    evict_pwl.insert(w, 5, &a);
+    b.parent = a.key;
+    evict_pwl.insert(w, 6, &b);
+    assert_int_equal(evict_pwl.victims(w, 16, out, 8), 1);
+    assert_int_equal(out[0], 5);
+    assert_true(evict_pwl.may(w, 5));
+    assert_int_equal(evict_pwl.victims(w, 0, out, 8), 2);
+    assert_int_equal(out[0], 6);
+    evict_pwl.remove(w, 6);
+    evict_pwl.remove(w, 5);
+
+    struct evict_hint x = one(7, 0), y = one(8, 0);
+    evict_pwl.insert(w, 7, &x);
+    evict_pwl.insert(w, 8, &y);
+    evict_pwl.link(w, 7, y.key);
+    evict_pwl.link(w, 8, x.key);
+    assert_whole(w);
+    assert_int_equal(evict_pwl.victims(w, 0, out, 8), 2);
+    assert_true(evict_pwl.may(w, 7) && evict_pwl.may(w, 8));
+    evict_pwl.remove(w, 7);
+    assert_int_equal(evict_pwl.victims(w, 0, out, 8), 1);
+    assert_int_equal(out[0], 8);
+    evict_pwl.remove(w, 8);
+    assert_int_equal(w->live, 0);
+    assert_whole(w);
+    evict_pwl.destroy(w);
+}
+
+/* A hint, a link after the fact, and a prefix call make parents; a parent that was removed and comes back as another
+ * object keeps its count. */
+static void test_parents(void **state)
+{
+    (void)state;
+    struct pwl *w = evict_pwl.create(1000, &env);
+    uint32_t out[8];
+    for (uint32_t i = 0; i < 4; i++) {
+        struct evict_hint h = one(i, i == 1 ? keys[0] : 0);
+        evict_pwl.insert(w, i, &h);
+    }
+    evict_pwl.link(w, 2, keys[1]);
+    evict_pwl.link(w, 2, keys[0]); /* it has one */
+    evict_pwl.touch(w, (uint32_t[]){3 | TOUCH_CHILD, 2, 1, 0}, 4, 0);
+    assert_int_equal(evict_pwl.victims(w, 0, out, 8), 4);
+    for (uint32_t i = 0; i < 4; i++) {
+        assert_int_equal(out[i], 3 - i);
+    }
+    evict_pwl.remove(w, 2);
+    struct evict_hint h = one(2, 0);
+    evict_pwl.insert(w, 2, &h);
+    assert_whole(w);
+    assert_int_equal(w->slot[2].children, 1);
+    evict_pwl.remove(w, 3);
+    assert_int_equal(w->slot[2].children, 0);
+    assert_int_equal(evict_pwl.victims(w, 0, out, 8), 3);
+    assert_whole(w);
+    evict_pwl.destroy(w);
+}
+
+static void test_priority_and_ttl(void **state)
+{
+    (void)state;
+    struct pwl *w = evict_pwl.create(1000, &env);
+    uint32_t out[300];
+    put_prompt(w, 0, 100, 0, 3);
+    put_prompt(w, 100, 100, 0, 0);
+    assert_int_equal(evict_pwl.victims(w, 0, out, 100), 100);
+    for (uint32_t i = 0; i < 100; i++) {
+        assert_int_equal(out[i], 199 - i);
+    }
+    /* Old enough, it goes first: the other prompt is used. */
+    for (uint32_t k = 0; k < 40000; k++) {
+        evict_pwl.touch(w, (uint32_t[]){199 - k % 100}, 1, 0);
+    }
+    evict_pwl.victims(w, 0, out, 100);
+    assert_int_equal(out[0], 99);
+    /* A ttl comes before everything, but not before its children. */
+    evict_pwl.expire(w, 198);
+    evict_pwl.victims(w, 0, out, 100);
+    assert_int_equal(out[0], 99);
+    evict_pwl.expire(w, 199);
+    evict_pwl.touch(w, (uint32_t[]){199}, 1, 0);
+    evict_pwl.victims(w, 0, out, 100);
+    assert_int_equal(out[0], 199);
+    assert_int_equal(out[1], 198);
+    assert_int_equal(out[2], 99);
+    assert_whole(w);
+    evict_pwl.destroy(w);
+}
+
+/* One kind of prompt is used again, four times, the other never: the first stays until then, although it is older. */
+static void test_learns(void **state)
+{
+    (void)state;
+    struct pwl *w = evict_pwl.create(4000, &env);
+    uint32_t out[256], slots[4];
+    for (uint32_t round = 0; round < 400; round++) {
+        uint32_t short_at = round % 50 * 4, long_at = 1000 + round % 50 * 20;
+        for (uint32_t i = 0; i < 20; i++) {
+            evict_pwl.remove(w, long_at + 19 - i);
+        }
+        for (uint32_t i = 0; i < 4; i++) {
+            evict_pwl.remove(w, short_at + 3 - i);
+        }
+        put_prompt(w, short_at, 4, 0, 0);
+        put_prompt(w, long_at, 20, 0, 0);
+        for (uint32_t k = 10; k <= round && k < 50; k += 10) {
+            for (uint32_t i = 0; i < 4; i++) {
+                slots[i] = (round - k) % 50 * 4 + 3 - i;
+            }
+            evict_pwl.touch(w, slots, 4, 0);
+        }
+    }
+    assert_int_equal(evict_pwl.victims(w, 0, out, 256), 256);
+    uint32_t of_short = 0;
+    for (uint32_t i = 0; i < 256; i++) {
+        of_short += out[i] < 1000 && pwl_uses(&w->slot[out[i]]) < 5;
+    }
+    assert_true(of_short <= 10); /* last members, which have a class of their own */
+    assert_whole(w);
+    evict_pwl.destroy(w);
+}
+
+/* A key that comes back soon after it was evicted counts as used. */
+static void test_ghosts(void **state)
+{
+    (void)state;
+    struct ghosts g;
+    struct ghost out;
+    assert_int_equal(ghosts_init(&g, 1u << 30), 0);
+    assert_int_equal(g.bytes, 2u << 20);
+    assert_int_equal(ghosts_shift(&g, 10000000), 8);
+    assert_false(ghosts_take(&g, 77, 0, &out));
+    for (uint64_t i = 0; i < 1000000; i++) {
+        ghosts_add(&g, i * 0x9e3779b97f4a7c15u, i, i + 5, 3, 2);
+    }
+    assert_false(ghosts_take(&g, 5 * 0x9e3779b97f4a7c15u, 1000000, &out));
+    assert_true(ghosts_take(&g, 999990 * 0x9e3779b97f4a7c15u, 1000000 + 64000, &out));
+    assert_true(out.class == 3 && out.uses == 2 && out.age >= 63936 && out.age <= 64064);
+    assert_false(ghosts_take(&g, 999990 * 0x9e3779b97f4a7c15u, 1000000, &out));
+    assert_false(
+        ghosts_take(&g, 999991 * 0x9e3779b97f4a7c15u, 999991 + (UINT64_C(1) << 29) + 64, &out)); /* too long ago */
+    ghosts_free(&g);
+
+    struct pwl *w = evict_pwl.create(1000, &env);
+    put_prompt(w, 0, 2, 0, 0);
+    uint64_t key = keys[0];
+    evict_pwl.remove(w, 1);
+    evict_pwl.remove(w, 0);
+    struct evict_hint h = one(9, 0);
+    keys[9] = h.key = key;
+    h.count = 3;
+    evict_pwl.insert(w, 9, &h);
+    assert_int_equal(pwl_class_of(&w->slot[9]), PWL_USED);
+    assert_int_equal(pwl_uses(&w->slot[9]), 2);
+    evict_pwl.destroy(w);
+}
+
+static void test_bytes(void **state)
+{
+    (void)state;
+    const uint32_t n = 60000;
+    struct pwl *w = evict_pwl.create(n, &env);
+    for (uint32_t i = 0; i < n; i++) { /* all leaves: the most entries */
+        struct evict_hint h = one(i, 0);
+        evict_pwl.insert(w, i, &h);
+    }
+    size_t bytes = n * sizeof *w->slot + w->chains * sizeof *w->head;
+    for (uint32_t q = 0; q < w->n_queues; q++) {
+        for (uint32_t c = 0; c < PWL_HEAPS; c++) {
+            bytes += w->queue[q].heap[c].room * sizeof(struct evict_entry);
+        }
+    }
+    print_message("%.2f bytes a slot\n", (double)bytes / n);
+    assert_true(bytes < 32u * n);
+    for (uint32_t i = 0; i < n; i += 7) {
+        assert_int_equal(pwl_keys_find(w, keys[i]), i);
+    }
+    assert_int_equal(pwl_keys_find(w, 12345), SLOT_NONE);
+    assert_whole(w);
+    evict_pwl.destroy(w);
+}
+
+int main(void)
+{
+    draw_seed();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_against_model), cmocka_unit_test(test_without_hints_it_is_lru),
+        cmocka_unit_test(test_deepest_first), cmocka_unit_test(test_no_leaf),
+        cmocka_unit_test(test_parents),       cmocka_unit_test(test_priority_and_ttl),
+        cmocka_unit_test(test_learns),        cmocka_unit_test(test_ghosts),
+        cmocka_unit_test(test_bytes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
