@@ -27,7 +27,7 @@
 #define SPAN_MOST 8.0
 #define SPAN_FIRST 1.25 /* before any was used again */
 #define SPAN_STAMPS 64.0
-#define DUE_WEIGHT 1e9
+#define DUE_WEIGHT 1e18
 #define MEDIAN_STEP 0.0015
 
 static void make_exposed(struct pwl *p)
@@ -98,9 +98,9 @@ static void tick(struct pwl *p)
     for (uint32_t c = 0; c < PWL_DUE; c++) {
         p->hits[c] *= DECAY;
         p->exposure[c] *= DECAY;
-        /* The worth of an object is height / fall^2: they are compared by the root of its inverse. */
+        /* The worth of an object is height / fall^2: what is compared is its inverse. */
         double height = (p->hits[c] + PRIOR_HITS) / (p->exposure[c] + PRIOR * exposed_all(p));
-        p->weight[c] = 1 / __builtin_sqrt(height);
+        p->weight[c] = 1 / height;
     }
 }
 
@@ -160,8 +160,7 @@ static uint32_t queue_find(struct pwl *p, uint32_t pages, uint8_t priority)
         p->queue_room = room;
     }
     if (i == p->n_queues) {
-        p->queue[i] =
-            (struct pwl_queue){.pages = pages, .priority = priority, .keep = 1 / __builtin_sqrt(1.0 + priority)};
+        p->queue[i] = (struct pwl_queue){.pages = pages, .priority = priority, .keep = 1 / (1.0 + priority)};
         p->n_queues++;
     }
     p->last_queue = i;

@@ -93,7 +93,7 @@ struct pwl {
 
     /* What was learned of each class: uses over exposure, both decayed. */
     double hits[PWL_CLASSES], exposure[PWL_CLASSES];
-    double weight[PWL_CLASSES];
+    double weight[PWL_CLASSES]; /* 1 over it */
     uint64_t decay_at;          /* clock */
     double median;              /* of the ages at which objects were used a second time, in stamps */
     uint64_t ages;              /* of which it is */

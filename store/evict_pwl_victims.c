@@ -127,7 +127,8 @@ static void settle(struct pwl *p, uint32_t queue, uint32_t class)
 
 static double badness(const struct pwl *p, const struct pwl_queue *q, uint32_t class, uint64_t stamp)
 {
-    return pwl_fall((double)(p->clock - stamp) / p->span) * p->weight[class] * q->keep;
+    double fall = pwl_fall((double)(p->clock - stamp) / p->span);
+    return fall * fall * p->weight[class] * q->keep;
 }
 
 /* A heap that was put right stays so while others give it entries that fit. */
@@ -289,10 +290,21 @@ void pwl_expire(void *policy, uint32_t slot)
     }
 }
 
+/* By Newton's rule: the library is not linked with libm for this. */
+static double root_of(double x)
+{
+    double root = x > 1 ? x : 1;
+    for (uint32_t i = 0; i < 64; i++) {
+        root = (root + x / root) / 2;
+    }
+    return root;
+}
+
 uint64_t pwl_age(void *policy, uint32_t slot)
 {
     const struct pwl *p = policy;
     const struct pwl_slot *s = &p->slot[slot];
     const struct pwl_queue *q = &p->queue[pwl_queue_of(s)];
-    return (uint64_t)(badness(p, q, pwl_class_of(s), pwl_last(s)) * 65536);
+    double root = root_of(badness(p, q, pwl_class_of(s), pwl_last(s))) * 65536;
+    return root < (double)(UINT64_C(1) << 62) ? (uint64_t)root : UINT64_C(1) << 62;
 }

@@ -114,7 +114,7 @@ static void model_remove(uint32_t slot)
 static double model_badness(uint32_t slot)
 {
     double x = (double)(m.clock - m.last[slot]) / p->span;
-    return (1 + x + x * x / 4) * p->weight[m.class[slot]] / sqrt(1.0 + m.priority[slot]);
+    return pow(1 + x + x * x / 4, 2) * p->weight[m.class[slot]] / (1.0 + m.priority[slot]);
 }
 
 /* Slots whose entry lies in another heap than their class's come up when that one brings them: in[] says that there is
