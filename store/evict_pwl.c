@@ -11,7 +11,7 @@
  * In a class the oldest is worth the least, so a decision compares one leaf a class. Objects without parent and child
  * are one class whatever their uses: where no hints are given this is LRU to the object.
  *
- * A priority p makes an object worth 1 + p times as much.
+ * A priority of 1 makes an object worth twice as much, one of 2 or 3 four times, of 4 to 7 eight times, and so on.
  */
 #include "store/evict_pwl.h"
 
@@ -143,13 +143,19 @@ static uint8_t class_of_new(struct pwl *p, uint32_t slot, const struct evict_hin
     return depth >= 2 ? class_by_rest(count) : class_by_prompt(count + depth);
 }
 
-static uint32_t queue_find(struct pwl *p, uint32_t pages, uint8_t priority)
+/* Few levels, so that few heaps have to be looked at. */
+static uint8_t level_of(uint8_t priority)
+{
+    return priority ? (uint8_t)(32 - __builtin_clz(priority)) : 0;
+}
+
+static uint32_t queue_find(struct pwl *p, uint32_t pages, uint8_t level)
 {
     uint32_t i = p->last_queue;
-    if (i < p->n_queues && p->queue[i].pages == pages && p->queue[i].priority == priority) {
+    if (i < p->n_queues && p->queue[i].pages == pages && p->queue[i].level == level) {
         return i;
     }
-    for (i = 0; i < p->n_queues && (p->queue[i].pages != pages || p->queue[i].priority != priority); i++) {}
+    for (i = 0; i < p->n_queues && (p->queue[i].pages != pages || p->queue[i].level != level); i++) {}
     if (i == p->n_queues && i == p->queue_room) {
         uint32_t room = i ? 2 * i : 8;
         struct pwl_queue *queue = i < PWL_QUEUES ? realloc(p->queue, room * sizeof *queue) : NULL;
@@ -160,7 +166,7 @@ static uint32_t queue_find(struct pwl *p, uint32_t pages, uint8_t priority)
         p->queue_room = room;
     }
     if (i == p->n_queues) {
-        p->queue[i] = (struct pwl_queue){.pages = pages, .priority = priority, .keep = 1 / (1.0 + priority)};
+        p->queue[i] = (struct pwl_queue){.pages = pages, .level = level, .keep = 1.0 / (1u << level)};
         p->n_queues++;
     }
     p->last_queue = i;
@@ -183,7 +189,7 @@ static uint8_t take_ghost(struct pwl *p, uint64_t key)
 static void pwl_insert(void *policy, uint32_t slot, const struct evict_hint *hint)
 {
     struct pwl *p = policy;
-    uint32_t queue = queue_find(p, hint->pages, hint->priority);
+    uint32_t queue = queue_find(p, hint->pages, level_of(hint->priority));
     struct pwl_slot *s = &p->slot[slot];
     if (queue == UINT32_MAX || pwl_is(s, PWL_IS_IN)) {
         return;

@@ -2,7 +2,7 @@
  *
  * Bytes a slot beside its header: 20 here, 10 of a heap entry with at most a sixteenth of room, 1 of the key table:
  * 31.7 at most, and less for slots that are no leaves. Beside these 2 MiB of ghosts at most (evict_ghost.h), and some
- * 400 bytes for each pair of a slot size and a priority that was ever seen.
+ * 400 bytes for each pair of a slot size and one of 9 levels of priority that was ever seen.
  *
  * Invariants (pwl_check proves them):
  *   children of a slot = slots in the policy that name it as their parent, whether it is itself in the policy or not
@@ -19,7 +19,7 @@
 #include "store/evict_heap.h"
 
 #define PWL_VICTIMS 512u /* of one call */
-#define PWL_QUEUES 8191u /* pairs of a size and a priority */
+#define PWL_QUEUES 8191u /* pairs of a size and a level of priority */
 #define PWL_KEYS_LOAD 4u /* keys a chain of the key table */
 #define PWL_USES_MAX 15u
 #define PWL_CHILDREN_MAX UINT16_MAX
@@ -64,7 +64,7 @@ _Static_assert(sizeof(struct evict_entry) == 10, "under 32 bytes a slot");
 
 struct pwl_queue {
     uint32_t pages;
-    uint8_t priority;
+    uint8_t level;               /* of priority: its bits */
     uint8_t best;                /* of one call of victims: the class whose oldest is worth the least */
     uint16_t stale;              /* of one call: a bit a class, whose heap's top is to be looked at again */
     double badness[PWL_CLASSES]; /* of one call: of each top; negative: there is none */

@@ -1,6 +1,6 @@
 /* evict_pwl_victims.c: which leaf goes next.
  *
- * A heap a class in each queue (a slot size and a priority). Heaps are put right late: a use changes the slot alone, and
+ * A heap a class in each queue (a slot size and a level of priority). Heaps are put right late: a use changes the slot alone, and
  * an entry that does not fit its slot any more is moved, or dropped where the slot is gone or has children, when it
  * comes to the top. An entry is never younger than its slot, so the top of a heap that was put right is its oldest.
  *

@@ -114,7 +114,7 @@ static void model_remove(uint32_t slot)
 static double model_badness(uint32_t slot)
 {
     double x = (double)(m.clock - m.last[slot]) / p->span;
-    return pow(1 + x + x * x / 4, 2) * p->weight[m.class[slot]] / (1.0 + m.priority[slot]);
+    return pow(1 + x + x * x / 4, 2) * p->weight[m.class[slot]] / (m.priority[slot] == 3 ? 4 : 1);
 }
 
 /* Slots whose entry lies in another heap than their class's come up when that one brings them: in[] says that there is
@@ -129,8 +129,8 @@ static void entries_right(bool right[SLOTS])
             const struct evict_heap *h = &p->queue[q].heap[c];
             for (uint32_t i = 0; i < h->n; i++) {
                 uint32_t slot = h->at[i].slot;
-                right[slot] |= p->queue[q].pages == m.pages[slot] && p->queue[q].priority == m.priority[slot] &&
-                               c == m.class[slot];
+                right[slot] |= p->queue[q].pages == m.pages[slot] &&
+                               p->queue[q].level == (m.priority[slot] == 3 ? 2 : 0) && c == m.class[slot];
             }
         }
     }
@@ -160,7 +160,7 @@ static void step_insert(void)
     static uint64_t request;
     uint32_t count = draw_below(3) ? 1 + draw_below(12) : 1, slots[12], pages = 1 + draw_below(2) * 3;
     uint32_t parent = draw_below(3) ? used_slot() : NOBODY;
-    uint8_t priority = draw_below(4) ? 0 : 3;
+    uint8_t priority = draw_below(4) ? 0 : 3; /* 4 times as much */
     for (uint32_t i = 0; i < count; i++) {
         if ((slots[i] = free_slot()) == NOBODY) {
             count = i;
