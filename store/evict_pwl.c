@@ -28,6 +28,8 @@
 #define SPAN_FIRST 1.25 /* before any was used again */
 #define SPAN_STAMPS 64.0
 #define DUE_WEIGHT 1e18
+#define FAN 4
+#define FAN_MAX 64
 #define MEDIAN_STEP 0.0015
 
 static void make_exposed(struct pwl *p)
@@ -119,13 +121,36 @@ static uint8_t class_by_rest(uint32_t objects)
     return (uint8_t)(PWL_SHORT + (objects > 2) + (objects > 8));
 }
 
-/* How many objects were there before a group, 2 standing for more. */
+/* Counts groups that continue a key that is not here. Those of few continuations give way to those of many. */
+static bool fans(struct pwl *p, uint64_t key)
+{
+    struct pwl_fan *f = &p->fan[key % PWL_FANS];
+    uint32_t tag = (uint32_t)(key >> 32);
+    if (f->tag != tag && f->count) {
+        f->count--;
+        return false;
+    }
+    f->tag = tag;
+    f->count += f->count < FAN_MAX;
+    return f->count > FAN;
+}
+
+/* How many objects were there before a group, 2 standing for more: the group goes on with what somebody had asked. What
+ * many go on with is a common beginning, as of a system's prompt, and counts as 1, however long it is. */
 static uint32_t depth_of(struct pwl *p, const struct evict_hint *hint)
 {
-    if (p->request != hint->request) {
-        uint32_t parent = hint->prefix ? pwl_keys_find(p, hint->prefix) : SLOT_NONE;
-        p->request = hint->request;
-        p->depth = parent == SLOT_NONE ? 0 : p->slot[parent].parent ? 2 : 1;
+    if (p->request == hint->request) {
+        return p->depth;
+    }
+    p->request = hint->request;
+    uint32_t parent = hint->prefix ? pwl_keys_find(p, hint->prefix) : SLOT_NONE;
+    if (!hint->prefix) {
+        p->depth = 0;
+    } else if (parent == SLOT_NONE) { /* at another node, it may be */
+        p->depth = fans(p, hint->prefix) ? 1 : 2;
+    } else {
+        const struct pwl_slot *s = &p->slot[parent];
+        p->depth = s->marks & PWL_IS_INNER && s->children <= FAN ? 2 : 1;
     }
     return p->depth;
 }
@@ -199,6 +224,8 @@ static void pwl_insert(void *policy, uint32_t slot, const struct evict_hint *hin
     p->seen = slot >= p->seen ? slot + 1 : p->seen;
     s->queue = (uint16_t)(queue << PWL_QUEUE_SHIFT | (s->queue & (PWL_IS_QUEUED | PWL_IS_PARKED)) | PWL_IS_IN);
     pwl_set_last(s, p->clock);
+    s->marks &= (uint8_t)~PWL_IS_INNER;
+    s->marks |= hint->parent || hint->above != SLOT_NONE ? PWL_IS_INNER : 0;
     uint32_t parent = hint->above;
     if (parent == SLOT_NONE && hint->parent) {
         parent = pwl_keys_find(p, hint->parent);
@@ -228,11 +255,17 @@ static void touch_one(struct pwl *p, uint32_t slot)
         pwl_set_last(s, p->clock);
         return;
     }
-    learn_use(p, class, p->clock - pwl_last(s), 1);
+    /* Uses of a lease are told of together, when it ends: of these only the first says something of time. */
+    bool again = p->clock - pwl_last(s) <= 1;
+    if (!again) {
+        learn_use(p, class, p->clock - pwl_last(s), 1);
+    }
     uses = (uint8_t)(uses + (uses < PWL_USES_MAX));
     bool plain = class == PWL_PLAIN && s->parent == 0 && s->children == 0;
     pwl_set_class(s, plain ? PWL_PLAIN : class_by_uses(uses), uses);
-    learn_stay(p, pwl_class_of(s));
+    if (!again) {
+        learn_stay(p, pwl_class_of(s));
+    }
     pwl_set_last(s, p->clock);
     pwl_enqueue(p, slot);
 }

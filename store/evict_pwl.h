@@ -23,8 +23,9 @@
 #define PWL_KEYS_LOAD 4u /* keys a chain of the key table */
 #define PWL_USES_MAX 15u
 #define PWL_CHILDREN_MAX UINT16_MAX
-#define PWL_WATCHED 4.5  /* spans after its last use an object is watched */
-#define PWL_EXPOSED 73u  /* 16 * PWL_WATCHED and one */
+#define PWL_WATCHED 4.5 /* spans after its last use an object is watched */
+#define PWL_EXPOSED 73u /* 16 * PWL_WATCHED and one */
+#define PWL_FANS 1024u
 #define PWL_SWEEP 65536u /* slots that one look for parents may pass */
 
 enum pwl_class {
@@ -44,8 +45,9 @@ enum pwl_class {
 enum pwl_flag { PWL_IS_IN = 1, PWL_IS_QUEUED = 2, PWL_IS_PARKED = 4 };
 #define PWL_QUEUE_SHIFT 3u
 enum pwl_mark {
-    PWL_IS_DUE = 1,    /* it has an entry in the heap PWL_DUE, beside another one or not */
-    PWL_IS_OFFERED = 2 /* in the last call of victims */
+    PWL_IS_DUE = 1,     /* it has an entry in the heap PWL_DUE, beside another one or not */
+    PWL_IS_OFFERED = 2, /* in the last call of victims */
+    PWL_IS_INNER = 4    /* it has a parent, if only at another node */
 };
 
 /* All 0: not in the policy, no children. */
@@ -76,6 +78,10 @@ struct pwl_less { /* children of a slot that were offered in this call */
     uint32_t call, slot, count;
 };
 
+struct pwl_fan { /* a key that is not here, and how many groups went on with it */
+    uint32_t tag, count;
+};
+
 struct pwl {
     struct pwl_slot *slot;
     uint32_t *head; /* of chains: slot + 1 */
@@ -102,6 +108,8 @@ struct pwl {
 
     uint64_t request; /* of the group that `depth` is of */
     uint32_t depth;   /* 0, 1, or 2 and more objects were there before it */
+
+    struct pwl_fan fan[PWL_FANS];
 
     uint32_t offered[PWL_VICTIMS];
     uint32_t n_offered, call;
