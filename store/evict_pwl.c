@@ -155,13 +155,12 @@ static uint32_t depth_of(struct pwl *p, const struct evict_hint *hint)
     return p->depth;
 }
 
-static uint8_t class_of_new(struct pwl *p, uint32_t slot, const struct evict_hint *hint)
+static uint8_t class_of_new(const struct pwl *p, uint32_t slot, const struct evict_hint *hint, uint32_t depth)
 {
     uint32_t count = hint->count ? hint->count : 1;
     if (count == 1 && p->slot[slot].parent == 0 && p->slot[slot].children == 0) {
         return PWL_PLAIN;
     }
-    uint32_t depth = depth_of(p, hint);
     if (hint->position + 1 == count && p->slot[slot].children == 0) {
         return PWL_LAST;
     }
@@ -226,12 +225,12 @@ static void pwl_insert(void *policy, uint32_t slot, const struct evict_hint *hin
     pwl_set_last(s, p->clock);
     s->marks &= (uint8_t)~PWL_IS_INNER;
     s->marks |= hint->parent || hint->above != SLOT_NONE ? PWL_IS_INNER : 0;
-    uint32_t parent = hint->above;
+    uint32_t depth = depth_of(p, hint), parent = hint->above;
     if (parent == SLOT_NONE && hint->parent) {
         parent = pwl_keys_find(p, hint->parent);
     }
     pwl_adopt(p, slot, parent);
-    uint8_t uses = take_ghost(p, hint->key), class = class_of_new(p, slot, hint);
+    uint8_t uses = take_ghost(p, hint->key), class = class_of_new(p, slot, hint, depth);
     pwl_set_class(s, uses > 1 && class != PWL_PLAIN ? class_by_uses(uses) : class, uses);
     learn_stay(p, pwl_class_of(s));
     pwl_keys_add(p, slot, hint->key);

@@ -45,7 +45,7 @@ static void assert_whole(void *p)
 /* ---- the model ---- */
 
 struct model {
-    bool in[SLOTS], offered[SLOTS];
+    bool in[SLOTS], inner[SLOTS];
     uint32_t parent[SLOTS], children[SLOTS], pages[SLOTS];
     uint8_t priority[SLOTS], uses[SLOTS], class[SLOTS];
     uint64_t last[SLOTS], clock;
@@ -74,6 +74,7 @@ static void model_insert(uint32_t slot, const struct evict_hint *h, uint32_t par
     m.in[slot] = true;
     m.pages[slot] = h->pages;
     m.priority[slot] = h->priority;
+    m.inner[slot] = parent != NOBODY;
     m.uses[slot] = 1;
     m.parent[slot] = NOBODY;
     m.last[slot] = ++m.clock;
@@ -169,7 +170,7 @@ static void step_insert(void)
         m.in[slots[i]] = true; /* taken */
         keys[slots[i]] = new_key();
     }
-    uint32_t depth = parent == NOBODY ? 0 : m.parent[parent] == NOBODY ? 1 : 2;
+    uint32_t depth = parent == NOBODY ? 0 : m.inner[parent] && m.children[parent] <= 4 ? 2 : 1;
     uint64_t prefix = parent == NOBODY ? 0 : keys[parent];
     request++;
     for (uint32_t i = count; i-- > 0;) {
@@ -184,7 +185,6 @@ static void step_insert(void)
                                .priority = priority};
         evict_pwl.insert(p, slots[i], &h);
         model_insert(slots[i], &h, i ? slots[i - 1] : parent, depth);
-        m.offered[slots[i]] = false;
     }
 }
 
