@@ -28,6 +28,7 @@
 #define SPAN_FIRST 1.25 /* before any was used again */
 #define SPAN_STAMPS 64.0
 #define DUE_WEIGHT 1e18
+#define HUGE_FROM (64u << 20)
 #define FAN 4
 #define FAN_MAX 64
 #define MEDIAN_STEP 0.0015
@@ -89,7 +90,7 @@ static double new_span(const struct pwl *p)
     return span < SPAN_STAMPS ? SPAN_STAMPS : span;
 }
 
-static void tick(struct pwl *p)
+void pwl_tick(struct pwl *p)
 {
     if (++p->clock < p->decay_at) {
         return;
@@ -218,10 +219,10 @@ static void pwl_insert(void *policy, uint32_t slot, const struct evict_hint *hin
     if (queue == UINT32_MAX || pwl_is(s, PWL_IS_IN)) {
         return;
     }
-    tick(p);
+    pwl_tick(p);
     p->live++;
     p->seen = slot >= p->seen ? slot + 1 : p->seen;
-    s->queue = (uint16_t)(queue << PWL_QUEUE_SHIFT | (s->queue & (PWL_IS_QUEUED | PWL_IS_PARKED)) | PWL_IS_IN);
+    s->queue = (uint16_t)(queue << PWL_QUEUE_SHIFT | PWL_IS_IN);
     pwl_set_last(s, p->clock);
     s->marks &= (uint8_t)~PWL_IS_INNER;
     s->marks |= hint->parent || hint->above != SLOT_NONE ? PWL_IS_INNER : 0;
@@ -234,7 +235,7 @@ static void pwl_insert(void *policy, uint32_t slot, const struct evict_hint *hin
     pwl_set_class(s, uses > 1 && class != PWL_PLAIN ? class_by_uses(uses) : class, uses);
     learn_stay(p, pwl_class_of(s));
     pwl_keys_add(p, slot, hint->key);
-    pwl_enqueue(p, slot);
+    pwl_push(p, slot);
 }
 
 static void pwl_link(void *policy, uint32_t slot, uint64_t parent)
@@ -245,19 +246,14 @@ static void pwl_link(void *policy, uint32_t slot, uint64_t parent)
     }
 }
 
-static void touch_one(struct pwl *p, uint32_t slot)
+static void use(struct pwl *p, struct pwl_slot *s)
 {
-    struct pwl_slot *s = &p->slot[slot];
-    tick(p);
     uint8_t uses = pwl_uses(s), class = pwl_class_of(s);
-    if (class == PWL_DUE) {
-        pwl_set_last(s, p->clock);
-        return;
-    }
+    uint64_t age = p->clock - pwl_last(s);
     /* Uses of a lease are told of together, when it ends: of these only the first says something of time. */
-    bool again = p->clock - pwl_last(s) <= 1;
+    bool again = age <= 1;
     if (!again) {
-        learn_use(p, class, p->clock - pwl_last(s), 1);
+        learn_use(p, class, age, 1);
     }
     uses = (uint8_t)(uses + (uses < PWL_USES_MAX));
     bool plain = class == PWL_PLAIN && s->parent == 0 && s->children == 0;
@@ -265,8 +261,19 @@ static void touch_one(struct pwl *p, uint32_t slot)
     if (!again) {
         learn_stay(p, pwl_class_of(s));
     }
+}
+
+static void touch_one(struct pwl *p, uint32_t slot)
+{
+    struct pwl_slot *s = &p->slot[slot];
+    pwl_tick(p);
+    pwl_unlist(p, slot);
+    s->queue &= (uint16_t)~PWL_IS_PARKED;
+    if (pwl_class_of(s) != PWL_DUE) {
+        use(p, s);
+    }
     pwl_set_last(s, p->clock);
-    pwl_enqueue(p, slot);
+    pwl_push(p, slot);
 }
 
 static void pwl_touch(void *policy, const uint32_t *slots, uint32_t n, uint64_t request)
@@ -298,7 +305,8 @@ static void pwl_remove(void *policy, uint32_t slot)
         ghosts_add(&p->ghosts, key, pwl_last(s), p->clock, pwl_class_of(s), pwl_uses(s));
     }
     pwl_keys_remove(p, slot, key);
-    s->queue &= (uint16_t)~PWL_IS_IN;
+    pwl_unlist(p, slot);
+    s->queue = 0;
     p->live--;
     pwl_orphan(p, slot);
 }
@@ -308,11 +316,6 @@ static void pwl_destroy(void *policy)
     struct pwl *p = policy;
     if (!p) {
         return;
-    }
-    for (uint32_t i = 0; i < p->n_queues; i++) {
-        for (uint32_t c = 0; c < PWL_HEAPS; c++) {
-            evict_heap_free(&p->queue[i].heap[c]);
-        }
     }
     free(p->queue);
     ghosts_free(&p->ghosts);
@@ -340,6 +343,9 @@ static void *pwl_create(uint32_t max_slots, const struct evict_env *env)
     p->slot = mmap(NULL, p->slot_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p->slot == MAP_FAILED) {
         p->slot = NULL;
+    }
+    if (p->slot && p->slot_bytes >= HUGE_FROM) {
+        madvise(p->slot, p->slot_bytes, MADV_HUGEPAGE); /* slots are met in any order */
     }
     if (!p->slot || pwl_keys_init(p) || ghosts_init(&p->ghosts, max_slots)) {
         pwl_destroy(p);

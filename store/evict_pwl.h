@@ -1,26 +1,22 @@
 /* evict_pwl.h: what the files of the policy `pwl` share (evict_pwl.c says what it does).
  *
- * Bytes a slot beside its header: 20 here, 10 of a heap entry with at most a sixteenth of room, 1 of the key table:
- * 31.7 at most, and less for slots that are no leaves. Beside these 2 MiB of ghosts at most (evict_ghost.h), and some
- * 400 bytes for each pair of a slot size and one of 9 levels of priority that was ever seen.
+ * Bytes a slot beside its header: 28 here and 2 of the key table. Beside these 2 MiB of ghosts at most (evict_ghost.h),
+ * and some 500 bytes for each pair of a slot size and one of 9 levels of priority that was ever seen.
  *
  * Invariants (pwl_check proves them):
  *   children of a slot = slots in the policy that name it as their parent, whether it is itself in the policy or not
- *   a slot has at most one heap entry, and PWL_IS_QUEUED says that it has one; and one in PWL_DUE, as PWL_IS_DUE says
- *   the entry's stamp is at most that of its slot's last use, or the slot is parked
- *   a slot in the policy that is no parent has an entry, in PWL_DUE if that is its class, or was offered by the last
- *   call of victims
+ *   a slot in the policy is in the list of its class, or parked, or it has children and was found so at the list's end
+ *   along each list from head to tail stamps fall strictly; in lists of parked ones they do not grow
  */
 #ifndef BERTH_STORE_EVICT_PWL_H
 #define BERTH_STORE_EVICT_PWL_H
 
 #include "store/evict.h"
 #include "store/evict_ghost.h"
-#include "store/evict_heap.h"
 
 #define PWL_VICTIMS 512u /* of one call */
 #define PWL_QUEUES 8191u /* pairs of a size and a level of priority */
-#define PWL_KEYS_LOAD 4u /* keys a chain of the key table */
+#define PWL_KEYS_LOAD 2u /* keys a chain of the key table */
 #define PWL_USES_MAX 15u
 #define PWL_CHILDREN_MAX UINT16_MAX
 #define PWL_WATCHED 4.5 /* spans after its last use an object is watched */
@@ -36,46 +32,55 @@ enum pwl_class {
     PWL_FIRST,      /* used once, of a prompt without such a prefix: of up to 4 objects, then 16, 32, 64, more */
     PWL_USED = 9,   /* used 2 times, then 3 to 4, 5 to 8, more */
     PWL_PLAIN = 13, /* neither parent nor child of anything: whatever its uses */
-    PWL_DUE,        /* its ttl has passed: before all others, oldest first */
+    PWL_DUE,        /* its ttl has passed: before all others */
     PWL_CLASSES,
-    PWL_PARKED = PWL_CLASSES, /* a heap, no class: in use when offered; by the stamp at which they come back */
-    PWL_HEAPS
+    PWL_PARKED = PWL_CLASSES, /* a list, no class: in use when they were offered; by the stamp of that moment */
+    PWL_LISTS
 };
 
-enum pwl_flag { PWL_IS_IN = 1, PWL_IS_QUEUED = 2, PWL_IS_PARKED = 4 };
+enum pwl_flag { PWL_IS_IN = 1, PWL_IS_LISTED = 2, PWL_IS_PARKED = 4 };
 #define PWL_QUEUE_SHIFT 3u
 enum pwl_mark {
-    PWL_IS_DUE = 1,     /* it has an entry in the heap PWL_DUE, beside another one or not */
-    PWL_IS_OFFERED = 2, /* in the last call of victims */
-    PWL_IS_INNER = 4    /* it has a parent, if only at another node */
+    PWL_IS_INNER = 1 /* it has a parent, if only at another node */
 };
 
 /* All 0: not in the policy, no children. */
 struct pwl_slot {
+    uint32_t newer, older; /* of its list: slot + 1, 0: none */
+    uint32_t parent;       /* slot + 1, 0: none */
+    uint32_t next;         /* of its chain of the key table: slot + 1, 0: the end */
     uint32_t last_low;
     uint16_t last_high; /* stamp of its last use */
     uint16_t children;
-    uint32_t parent;    /* slot + 1, 0: none */
-    uint32_t next;      /* of its chain of the key table: slot + 1, 0: the end */
     uint16_t queue;     /* its number over three flags */
     uint8_t class_uses; /* class << 4 | uses */
     uint8_t marks;      /* enum pwl_mark */
 };
-_Static_assert(sizeof(struct pwl_slot) == 20, "under 32 bytes a slot");
-_Static_assert(sizeof(struct evict_entry) == 10, "under 32 bytes a slot");
+_Static_assert(sizeof(struct pwl_slot) + sizeof(uint32_t) / PWL_KEYS_LOAD < 32, "under 32 bytes a slot");
+
+struct pwl_list {
+    uint32_t head, tail; /* newest, oldest: slot + 1, 0: none */
+};
 
 struct pwl_queue {
     uint32_t pages;
-    uint8_t level;               /* of priority: its bits */
-    uint8_t best;                /* of one call of victims: the class whose oldest is worth the least */
-    uint16_t stale;              /* of one call: a bit a class, whose heap's top is to be looked at again */
-    double badness[PWL_CLASSES]; /* of one call: of each top; negative: there is none */
-    double keep;                 /* what a priority makes of badness */
-    struct evict_heap heap[PWL_HEAPS];
+    uint8_t level; /* of priority: its bits */
+    double keep;   /* what a priority makes of badness */
+    struct pwl_list list[PWL_LISTS];
+    /* of one call of victims */
+    uint8_t best;                 /* the class whose next is worth the least */
+    uint16_t stale;               /* a bit a class, whose cursor is to be looked at again */
+    uint32_t cursor[PWL_CLASSES]; /* slot + 1 of the next to be offered; those that are older were passed */
+    double badness[PWL_CLASSES];  /* of that one; negative: there is none */
 };
 
 struct pwl_less { /* children of a slot that were offered in this call */
     uint32_t call, slot, count;
+};
+
+struct pwl_extra { /* a parent that a cursor had passed before its last child was offered */
+    double badness;
+    uint32_t slot;
 };
 
 struct pwl_fan { /* a key that is not here, and how many groups went on with it */
@@ -111,8 +116,9 @@ struct pwl {
 
     struct pwl_fan fan[PWL_FANS];
 
-    uint32_t offered[PWL_VICTIMS];
-    uint32_t n_offered, call;
+    uint32_t call;
+    struct pwl_extra extra[PWL_VICTIMS]; /* a heap, the worst first */
+    uint32_t n_extra;
     struct pwl_less less[2 * PWL_VICTIMS];
     uint32_t sweep; /* slot at which the next look for parents begins */
     bool forced;    /* the last victims are parents */
@@ -149,12 +155,6 @@ static inline uint8_t pwl_uses(const struct pwl_slot *s)
     return s->class_uses & 15;
 }
 
-/* Whether a heap will bring it up. */
-static inline bool pwl_has_entry(const struct pwl_slot *s)
-{
-    return pwl_class_of(s) == PWL_DUE && !pwl_is(s, PWL_IS_PARKED) ? s->marks & PWL_IS_DUE : pwl_is(s, PWL_IS_QUEUED);
-}
-
 static inline void pwl_set_class(struct pwl_slot *s, uint8_t class, uint8_t uses)
 {
     s->class_uses = (uint8_t)(class << 4 | uses);
@@ -175,8 +175,13 @@ uint32_t pwl_keys_find(const struct pwl *p, uint64_t key); /* SLOT_NONE */
 bool pwl_adopt(struct pwl *p, uint32_t slot, uint32_t parent);
 void pwl_orphan(struct pwl *p, uint32_t slot); /* it names no parent any more */
 
+/* evict_pwl_list.c: the slot's own list, of its class or of parked ones */
+void pwl_push(struct pwl *p, uint32_t slot); /* as the newest: it has the newest stamp */
+void pwl_unlist(struct pwl *p, uint32_t slot);
+void pwl_relist(struct pwl *p, uint32_t slot); /* in the order of stamps, looked for from the oldest on */
+void pwl_tick(struct pwl *p);                  /* evict_pwl.c: one stamp on */
+
 /* evict_pwl_victims.c */
-void pwl_enqueue(struct pwl *p, uint32_t slot); /* a leaf without an entry gets one */
 uint32_t pwl_victims(void *policy, uint32_t pages, uint32_t *out, uint32_t max);
 bool pwl_may(void *policy, uint32_t slot);
 void pwl_skip(void *policy, uint32_t slot);

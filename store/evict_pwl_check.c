@@ -3,48 +3,45 @@
 
 #include <stdlib.h>
 
-enum seen { SEEN_ENTRY = 1, SEEN_DUE = 2, SEEN_OFFERED = 4 };
-
-static const char *check_heap(const struct pwl *p, const struct pwl_queue *q, uint32_t class, uint8_t *seen)
+static const char *check_list(const struct pwl *p, uint32_t queue, uint32_t list, uint64_t *listed)
 {
-    const struct evict_heap *h = &q->heap[class];
-    uint8_t as = class == PWL_DUE ? SEEN_DUE : SEEN_ENTRY;
-    if (!evict_heap_ordered(h) || h->n > h->room) {
-        return "an eviction heap is out of order";
+    const struct pwl_list *l = &p->queue[queue].list[list];
+    uint32_t newer = 0;
+    for (uint32_t at = l->head; at; at = p->slot[at - 1].older) {
+        const struct pwl_slot *s = &p->slot[at - 1];
+        bool parked = list == PWL_PARKED;
+        if (at > p->seen || s->newer != newer || ++*listed > p->live) {
+            return "an eviction list is not linked both ways";
+        }
+        if (!pwl_is(s, PWL_IS_IN) || !pwl_is(s, PWL_IS_LISTED) || pwl_queue_of(s) != queue ||
+            pwl_is(s, PWL_IS_PARKED) != parked || (!parked && pwl_class_of(s) != list)) {
+            return "a slot stands in another eviction list than it says";
+        }
+        uint64_t last = pwl_last(s), before = newer ? pwl_last(&p->slot[newer - 1]) : UINT64_MAX;
+        if (last > before || (last == before && !parked) || last > p->clock) {
+            return "an eviction list is not in the order of use";
+        }
+        newer = at;
     }
-    for (uint32_t i = 0; i < h->n; i++) {
-        const struct evict_entry *e = &h->at[i];
-        if (e->slot >= p->seen || seen[e->slot] & as) {
-            return "a slot has two entries in eviction heaps";
-        }
-        seen[e->slot] |= as;
-        const struct pwl_slot *s = &p->slot[e->slot];
-        if (class != PWL_PARKED && pwl_is(s, PWL_IS_IN) && entry_stamp(e) > pwl_last(s)) {
-            return "an entry of an eviction heap is younger than its slot";
-        }
-        if (class == PWL_PARKED && !pwl_is(s, PWL_IS_PARKED)) {
-            return "a parked slot does not know that it is";
-        }
-    }
-    return NULL;
+    return l->tail == newer ? NULL : "an eviction list does not end with its oldest";
 }
 
-static const char *check_slots(const struct pwl *p, const uint8_t *seen, const uint32_t *children)
+static const char *check_slots(const struct pwl *p, uint64_t listed, const uint32_t *children)
 {
-    uint64_t live = 0;
+    uint64_t live = 0, says = 0;
     for (uint32_t i = 0; i < p->seen; i++) {
         const struct pwl_slot *s = &p->slot[i];
         live += pwl_is(s, PWL_IS_IN);
-        if ((bool)(seen[i] & SEEN_ENTRY) != pwl_is(s, PWL_IS_QUEUED) ||
-            (bool)(seen[i] & SEEN_DUE) != (bool)(s->marks & PWL_IS_DUE)) {
-            return "a slot's entries in eviction heaps are not as it says";
-        }
+        says += pwl_is(s, PWL_IS_LISTED);
         if (s->children != children[i]) {
             return "a slot's children are not those that name it";
         }
-        if (pwl_is(s, PWL_IS_IN) && s->children == 0 && !pwl_has_entry(s) && !(seen[i] & SEEN_OFFERED)) {
+        if (pwl_is(s, PWL_IS_IN) && !s->children && !pwl_is(s, PWL_IS_LISTED)) {
             return "a leaf cannot be evicted";
         }
+    }
+    if (says != listed) {
+        return "a slot says that it is in an eviction list, and is in none";
     }
     return live == p->live && live == p->keys ? NULL : "counted slots are not those in the eviction policy";
 }
@@ -78,21 +75,17 @@ static const char *count_children(const struct pwl *p, uint32_t *children)
 const char *pwl_check(void *policy)
 {
     struct pwl *p = policy;
-    uint8_t *seen = calloc(p->max_slots, 1);
     uint32_t *children = calloc(p->max_slots, sizeof *children), chained = 0;
-    const char *why = seen && children ? NULL : "no memory to check the eviction policy";
+    uint64_t listed = 0;
+    const char *why = children ? NULL : "no memory to check the eviction policy";
     for (uint32_t i = 0; i < p->n_queues && !why; i++) {
-        for (uint32_t c = 0; c < PWL_HEAPS && !why; c++) {
-            why = check_heap(p, &p->queue[i], c, seen);
+        for (uint32_t c = 0; c < PWL_LISTS && !why; c++) {
+            why = check_list(p, i, c, &listed);
         }
     }
-    for (uint32_t i = 0; i < p->n_offered && !why; i++) {
-        seen[p->offered[i]] |= SEEN_OFFERED;
-    }
     why = why ? why : count_children(p, children);
-    why = why ? why : check_slots(p, seen, children);
+    why = why ? why : check_slots(p, listed, children);
     why = why ? why : check_keys(p, &chained);
-    free(seen);
     free(children);
     return why;
 }

@@ -84,9 +84,6 @@ bool pwl_adopt(struct pwl *p, uint32_t slot, uint32_t parent)
     }
     s->parent = parent + 1;
     p->slot[parent].children++;
-    if (pwl_class_of(&p->slot[parent]) == PWL_LAST) { /* of a prompt that was put piece by piece */
-        pwl_set_class(&p->slot[parent], PWL_SHORT, pwl_uses(&p->slot[parent]));
-    }
     return true;
 }
 
@@ -96,8 +93,9 @@ void pwl_orphan(struct pwl *p, uint32_t slot)
     if (s->parent) {
         uint32_t parent = s->parent - 1;
         s->parent = 0;
-        if (--p->slot[parent].children == 0) {
-            pwl_enqueue(p, parent);
+        if (--p->slot[parent].children == 0 && pwl_is(&p->slot[parent], PWL_IS_IN) &&
+            !pwl_is(&p->slot[parent], PWL_IS_LISTED)) {
+            pwl_relist(p, parent);
         }
     }
 }

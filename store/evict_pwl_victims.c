@@ -1,48 +1,22 @@
 /* evict_pwl_victims.c: which leaf goes next.
  *
- * A heap a class in each queue (a slot size and a level of priority). Heaps are put right late: a use changes the slot alone, and
- * an entry that does not fit its slot any more is moved, or dropped where the slot is gone or has children, when it
- * comes to the top. An entry is never younger than its slot, so the top of a heap that was put right is its oldest.
+ * A list a class in each queue (a slot size and a level of priority). A cursor for each goes from the oldest on, past
+ * those that have children: mostly there are none, since what others continue is used whenever they are. One that
+ * stands at the very end leaves the list until its last child has gone.
  *
- * Within one call the children that were offered count as gone, so that a parent may follow its last child. What was
- * offered has no entry until the next call, which gives one back to whatever is still there.
+ * Within one call the children that were offered count as gone, so that a parent may follow its last child: its cursor
+ * comes to it, or had passed it, and then it is one of the extras.
  */
 #include "store/evict_pwl.h"
 
-#define PARKED_MIN 64u
+#define PARKED_MIN 64u /* stamps, and a sixteenth of the slots */
 #define ALL_CLASSES ((1u << PWL_CLASSES) - 1)
 
-static void push(struct pwl *p, uint32_t slot, uint32_t heap, uint64_t stamp)
-{
-    struct pwl_slot *s = &p->slot[slot];
-    struct pwl_queue *q = &p->queue[pwl_queue_of(s)];
-    if (!evict_heap_push(&q->heap[heap], slot, stamp)) {
-        return; /* without memory it stays until it is next used */
-    }
-    if (heap == PWL_DUE) {
-        s->marks |= PWL_IS_DUE;
-    } else {
-        s->queue |= PWL_IS_QUEUED;
-    }
-    q->stale |= (uint16_t)(1u << heap);
-}
-
-static void push_leaf(struct pwl *p, uint32_t slot)
-{
-    push(p, slot, pwl_class_of(&p->slot[slot]), pwl_last(&p->slot[slot]));
-}
-
-static void push_parked(struct pwl *p, uint32_t slot)
-{
-    push(p, slot, PWL_PARKED, p->clock + p->live / 16 + PARKED_MIN);
-}
-
-void pwl_enqueue(struct pwl *p, uint32_t slot)
+static double badness(const struct pwl *p, uint32_t slot)
 {
     const struct pwl_slot *s = &p->slot[slot];
-    if (pwl_is(s, PWL_IS_IN) && !pwl_has_entry(s) && s->children == 0) {
-        push_leaf(p, slot);
-    }
+    double fall = pwl_fall((double)(p->clock - pwl_last(s)) / p->span);
+    return fall * fall * p->weight[pwl_class_of(s)] * p->queue[pwl_queue_of(s)].keep;
 }
 
 /* ---- children that were offered in this call ---- */
@@ -67,11 +41,52 @@ static uint32_t children_left(struct pwl *p, uint32_t slot)
     return children;
 }
 
-static void offer(struct pwl *p, uint32_t slot, uint32_t *out, uint32_t *n)
+/* ---- extras ---- */
+
+static void extra_push(struct pwl *p, uint32_t slot)
 {
-    out[(*n)++] = slot;
-    p->offered[p->n_offered++] = slot;
-    p->slot[slot].marks |= PWL_IS_OFFERED;
+    struct pwl_extra e = {.badness = badness(p, slot), .slot = slot};
+    uint32_t i = p->n_extra++;
+    for (; i && p->extra[(i - 1) / 2].badness < e.badness; i = (i - 1) / 2) {
+        p->extra[i] = p->extra[(i - 1) / 2];
+    }
+    p->extra[i] = e;
+}
+
+static uint32_t extra_pop(struct pwl *p)
+{
+    uint32_t slot = p->extra[0].slot, i = 0;
+    struct pwl_extra last = p->extra[--p->n_extra];
+    for (uint32_t child; (child = 2 * i + 1) < p->n_extra; i = child) {
+        child += child + 1 < p->n_extra && p->extra[child + 1].badness > p->extra[child].badness;
+        if (p->extra[child].badness <= last.badness) {
+            break;
+        }
+        p->extra[i] = p->extra[child];
+    }
+    p->extra[i] = last;
+    return slot;
+}
+
+/* All children of this parent were offered. */
+static void promote(struct pwl *p, uint32_t parent, uint32_t pages)
+{
+    const struct pwl_slot *s = &p->slot[parent];
+    struct pwl_queue *q = &p->queue[pwl_queue_of(s)];
+    if (!pwl_is(s, PWL_IS_IN) || pwl_is(s, PWL_IS_PARKED) || (pages && q->pages != pages)) {
+        return;
+    }
+    uint8_t class = pwl_class_of(s);
+    uint32_t cursor = q->cursor[class];
+    if (!pwl_is(s, PWL_IS_LISTED) || !cursor || pwl_last(s) < pwl_last(&p->slot[cursor - 1])) {
+        extra_push(p, parent);
+    } else if (cursor == parent + 1) {
+        q->stale |= (uint16_t)(1u << class);
+    }
+}
+
+static void offer(struct pwl *p, uint32_t slot, uint32_t pages)
+{
     if (p->slot[slot].parent == 0) {
         return;
     }
@@ -80,111 +95,94 @@ static void offer(struct pwl *p, uint32_t slot, uint32_t *out, uint32_t *n)
     if (l->call != p->call) {
         *l = (struct pwl_less){.call = p->call, .slot = parent};
     }
-    l->count++;
-    const struct pwl_slot *s = &p->slot[parent];
-    if (pwl_is(s, PWL_IS_IN) && !pwl_has_entry(s) && l->count == s->children) {
-        push_leaf(p, parent);
+    if (++l->count == p->slot[parent].children) {
+        promote(p, parent, pages);
     }
 }
 
-/* ---- heaps ---- */
+/* ---- cursors ---- */
 
-static void pop(struct pwl *p, struct pwl_queue *q, uint32_t heap)
+/* On to the next that has no children left. */
+static void settle(struct pwl *p, struct pwl_queue *q, uint32_t class)
 {
-    struct pwl_slot *s = &p->slot[q->heap[heap].at[0].slot];
-    if (heap == PWL_DUE) {
-        s->marks &= (uint8_t)~PWL_IS_DUE;
-    } else {
-        s->queue &= (uint16_t)~PWL_IS_QUEUED;
-    }
-    evict_heap_pop(&q->heap[heap]);
-}
-
-/* Puts the top right. */
-static void settle(struct pwl *p, uint32_t queue, uint32_t class)
-{
-    struct evict_heap *h = &p->queue[queue].heap[class];
-    while (h->n) {
-        uint32_t slot = h->at[0].slot;
-        uint64_t stamp = entry_stamp(&h->at[0]);
-        struct pwl_slot *s = &p->slot[slot];
-        bool leaf = pwl_is(s, PWL_IS_IN) && children_left(p, slot) == 0, parked = pwl_is(s, PWL_IS_PARKED);
-        if (leaf && !parked && pwl_queue_of(s) == queue && pwl_class_of(s) == class && pwl_last(s) == stamp) {
-            return;
+    uint32_t at = q->cursor[class];
+    while (at && children_left(p, at - 1)) {
+        uint32_t newer = p->slot[at - 1].newer;
+        if (q->list[class].tail == at) {
+            pwl_unlist(p, at - 1);
         }
-        pop(p, &p->queue[queue], class);
-        if (!leaf) {
-            s->queue &= pwl_is(s, PWL_IS_QUEUED) ? UINT16_MAX : (uint16_t)~PWL_IS_PARKED;
-        } else if (pwl_has_entry(s) || s->marks & PWL_IS_OFFERED) {
-            continue;
-        } else if (parked) {
-            push_parked(p, slot);
-        } else {
-            push_leaf(p, slot);
-        }
+        at = newer;
+    }
+    q->cursor[class] = at;
+    q->badness[class] = -1;
+    if (at) {
+        const struct pwl_slot *s = &p->slot[at - 1];
+        q->badness[class] = badness(p, at - 1);
+        /* On their way until this one is chosen. */
+        __builtin_prefetch(&p->slot[s->newer ? s->newer - 1 : 0]);
+        __builtin_prefetch(&p->slot[s->parent ? s->parent - 1 : 0]);
     }
 }
 
-static double badness(const struct pwl *p, const struct pwl_queue *q, uint32_t class, uint64_t stamp)
+static void find_best(struct pwl *p, struct pwl_queue *q)
 {
-    double fall = pwl_fall((double)(p->clock - stamp) / p->span);
-    return fall * fall * p->weight[class] * q->keep;
-}
-
-/* A heap that was put right stays so while others give it entries that fit. */
-static void find_best(struct pwl *p, uint32_t queue)
-{
-    struct pwl_queue *q = &p->queue[queue];
-    while (q->stale & ALL_CLASSES) {
+    while (q->stale) {
         uint32_t c = (uint32_t)__builtin_ctz(q->stale);
         q->stale &= (uint16_t) ~(1u << c);
-        settle(p, queue, c);
-        const struct evict_heap *h = &q->heap[c];
-        q->badness[c] = h->n ? badness(p, q, c, entry_stamp(&h->at[0])) : -1;
+        settle(p, q, c);
     }
-    q->stale = 0;
     q->best = 0;
     for (uint8_t c = 1; c < PWL_CLASSES; c++) {
         q->best = q->badness[c] > q->badness[q->best] ? c : q->best;
     }
 }
 
-static void unpark(struct pwl *p, struct pwl_queue *q, uint64_t until)
+static void unpark(struct pwl *p, uint32_t slot)
 {
-    const struct evict_heap *h = &q->heap[PWL_PARKED];
-    while (h->n && entry_stamp(&h->at[0]) <= until) {
-        uint32_t slot = h->at[0].slot;
-        pop(p, q, PWL_PARKED);
-        p->slot[slot].queue &= (uint16_t)~PWL_IS_PARKED;
-        pwl_enqueue(p, slot);
-    }
+    struct pwl_slot *s = &p->slot[slot];
+    pwl_unlist(p, slot);
+    s->queue &= (uint16_t)~PWL_IS_PARKED;
+    pwl_tick(p);
+    pwl_set_last(s, p->clock); /* it was in use */
+    pwl_push(p, slot);
 }
 
-static bool begin(struct pwl *p, uint32_t pages)
+/* Those whose time has come, or at least so many. How many. */
+static uint32_t unpark_some(struct pwl *p, uint32_t pages, uint32_t least)
 {
-    uint32_t left = p->n_offered;
-    p->n_offered = 0;
-    p->forced = false;
-    for (uint32_t i = 0; i < left; i++) {
-        p->slot[p->offered[i]].marks &= (uint8_t)~PWL_IS_OFFERED;
-        pwl_enqueue(p, p->offered[i]);
+    uint32_t n = 0;
+    uint64_t parked = p->live / 16 + PARKED_MIN, due = p->clock > parked ? p->clock - parked : 0;
+    for (uint32_t i = 0; i < p->n_queues; i++) {
+        const struct pwl_queue *q = &p->queue[i];
+        const struct pwl_list *l = &q->list[PWL_PARKED];
+        while ((pages == 0 || q->pages == pages) && l->tail && (n < least || pwl_last(&p->slot[l->tail - 1]) <= due)) {
+            unpark(p, l->tail - 1);
+            n++;
+        }
     }
+    return n;
+}
+
+static void begin(struct pwl *p, uint32_t pages)
+{
+    p->forced = false;
+    p->n_extra = 0;
     if (++p->call == 0) { /* 2^32 calls: counts of the first would be taken for new ones */
         for (uint32_t i = 0; i < 2 * PWL_VICTIMS; i++) {
             p->less[i].call = 0;
         }
         p->call = 1;
     }
-    bool any = false;
     for (uint32_t i = 0; i < p->n_queues; i++) {
         struct pwl_queue *q = &p->queue[i];
+        if (pages && q->pages != pages) {
+            continue;
+        }
         q->stale = ALL_CLASSES;
-        if (pages == 0 || q->pages == pages) {
-            unpark(p, q, p->clock);
-            any = true;
+        for (uint32_t c = 0; c < PWL_CLASSES; c++) {
+            q->cursor[c] = q->list[c].tail;
         }
     }
-    return any;
 }
 
 static struct pwl_queue *worst_queue(struct pwl *p, uint32_t pages)
@@ -196,7 +194,7 @@ static struct pwl_queue *worst_queue(struct pwl *p, uint32_t pages)
             continue;
         }
         if (q->stale) {
-            find_best(p, i);
+            find_best(p, q);
         }
         double b = q->badness[q->best];
         if (b >= 0 && (!worst || b > worst->badness[worst->best])) {
@@ -209,27 +207,21 @@ static struct pwl_queue *worst_queue(struct pwl *p, uint32_t pages)
 static uint32_t offer_leaves(struct pwl *p, uint32_t pages, uint32_t *out, uint32_t max)
 {
     uint32_t n = 0;
-    for (struct pwl_queue *q; n < max && (q = worst_queue(p, pages));) {
-        uint32_t slot = q->heap[q->best].at[0].slot;
-        pop(p, q, q->best);
-        q->stale |= (uint16_t)(1u << q->best);
-        offer(p, slot, out, &n);
+    begin(p, pages);
+    while (n < max) {
+        struct pwl_queue *q = worst_queue(p, pages);
+        if (p->n_extra && (!q || p->extra[0].badness >= q->badness[q->best])) {
+            out[n] = extra_pop(p);
+        } else if (q) {
+            out[n] = q->cursor[q->best] - 1;
+            q->cursor[q->best] = p->slot[out[n]].newer;
+            q->stale |= (uint16_t)(1u << q->best);
+        } else {
+            break;
+        }
+        offer(p, out[n++], pages);
     }
     return n;
-}
-
-static bool unpark_first(struct pwl *p, uint32_t pages, uint32_t max)
-{
-    bool any = false;
-    for (uint32_t i = 0; i < p->n_queues && max; i++) {
-        struct pwl_queue *q = &p->queue[i];
-        const struct evict_heap *h = &q->heap[PWL_PARKED];
-        for (; (pages == 0 || q->pages == pages) && h->n && max; max--) {
-            unpark(p, q, entry_stamp(&h->at[0]));
-            any = true;
-        }
-    }
-    return any;
 }
 
 /* No leaf of this size is left, or none at all where hints go in a circle. */
@@ -251,11 +243,9 @@ uint32_t pwl_victims(void *policy, uint32_t pages, uint32_t *out, uint32_t max)
 {
     struct pwl *p = policy;
     max = max < PWL_VICTIMS ? max : PWL_VICTIMS;
-    if (!begin(p, pages) || max == 0) {
-        return 0;
-    }
+    unpark_some(p, pages, 0);
     uint32_t n = offer_leaves(p, pages, out, max);
-    if (n == 0 && unpark_first(p, pages, max)) {
+    if (n == 0 && unpark_some(p, pages, max)) {
         n = offer_leaves(p, pages, out, max);
     }
     return n ? n : offer_parents(p, pages, out, max);
@@ -271,12 +261,11 @@ void pwl_skip(void *policy, uint32_t slot)
 {
     struct pwl *p = policy;
     struct pwl_slot *s = &p->slot[slot];
-    if (!pwl_is(s, PWL_IS_IN)) {
-        return;
-    }
-    s->queue |= PWL_IS_PARKED;
-    if (!pwl_is(s, PWL_IS_QUEUED)) { /* else its entry is parked when it comes to the top */
-        push_parked(p, slot);
+    if (pwl_is(s, PWL_IS_IN)) {
+        pwl_unlist(p, slot);
+        s->queue |= PWL_IS_PARKED;
+        pwl_set_last(s, p->clock);
+        pwl_push(p, slot);
     }
 }
 
@@ -284,9 +273,13 @@ void pwl_expire(void *policy, uint32_t slot)
 {
     struct pwl *p = policy;
     struct pwl_slot *s = &p->slot[slot];
-    if (pwl_is(s, PWL_IS_IN)) {
+    if (pwl_is(s, PWL_IS_IN) && pwl_class_of(s) != PWL_DUE) {
+        pwl_unlist(p, slot);
+        s->queue &= (uint16_t)~PWL_IS_PARKED;
         pwl_set_class(s, PWL_DUE, pwl_uses(s));
-        pwl_enqueue(p, slot);
+        pwl_tick(p);
+        pwl_set_last(s, p->clock);
+        pwl_push(p, slot);
     }
 }
 
@@ -303,8 +296,6 @@ static double root_of(double x)
 uint64_t pwl_age(void *policy, uint32_t slot)
 {
     const struct pwl *p = policy;
-    const struct pwl_slot *s = &p->slot[slot];
-    const struct pwl_queue *q = &p->queue[pwl_queue_of(s)];
-    double root = root_of(badness(p, q, pwl_class_of(s), pwl_last(s))) * 65536;
+    double root = root_of(badness(p, slot)) * 65536;
     return root < (double)(UINT64_C(1) << 62) ? (uint64_t)root : UINT64_C(1) << 62;
 }
