@@ -72,16 +72,13 @@ static uint32_t extra_pop(struct pwl *p)
 static void promote(struct pwl *p, uint32_t parent, uint32_t pages)
 {
     const struct pwl_slot *s = &p->slot[parent];
-    struct pwl_queue *q = &p->queue[pwl_queue_of(s)];
+    const struct pwl_queue *q = &p->queue[pwl_queue_of(s)];
     if (!pwl_is(s, PWL_IS_IN) || pwl_is(s, PWL_IS_PARKED) || (pages && q->pages != pages)) {
         return;
     }
-    uint8_t class = pwl_class_of(s);
-    uint32_t cursor = q->cursor[class];
+    uint32_t cursor = q->cursor[pwl_class_of(s)];
     if (!pwl_is(s, PWL_IS_LISTED) || !cursor || pwl_last(s) < pwl_last(&p->slot[cursor - 1])) {
         extra_push(p, parent);
-    } else if (cursor == parent + 1) {
-        q->stale |= (uint16_t)(1u << class);
     }
 }
 

@@ -555,6 +555,33 @@ static void test_learns(void **state)
         of_short += out[i] < 1000 && pwl_uses(&w->slot[out[i]]) < 5;
     }
     assert_true(of_short <= 10); /* last members, which have a class of their own */
+    assert_true(w->hits[PWL_FIRST] > 100 && w->exposure[PWL_FIRST + 2] > 1000);
+    assert_true(w->hits[PWL_FIRST + 2] < 1 && w->exposure[PWL_FIRST] < 400);
+    assert_true(20 * w->weight[PWL_FIRST] < w->weight[PWL_FIRST + 2]);
+    assert_true(w->median > 250 && w->median < 450); /* ten rounds */
+    assert_whole(w);
+    evict_pwl.destroy(w);
+}
+
+/* What many go on with is a common beginning, of whatever length, here or at another node: prompts behind it are first
+ * ones. What one goes on with is a conversation. */
+static void test_common_beginnings(void **state)
+{
+    (void)state;
+    struct pwl *w = evict_pwl.create(1000, &env);
+    put_prompt(w, 0, 10, 0, 0);
+    for (uint32_t i = 0; i < 8; i++) {
+        put_prompt(w, 100 + 10 * i, 3, keys[9], 0);
+        assert_int_equal(pwl_class_of(&w->slot[100 + 10 * i]), i < 5 ? PWL_MIDDLE : PWL_FIRST);
+        put_prompt(w, 300 + 10 * i, 3, 12345, 0);
+        assert_int_equal(pwl_class_of(&w->slot[300 + 10 * i]), i < 4 ? PWL_MIDDLE : PWL_FIRST);
+    }
+    put_prompt(w, 500, 3, keys[0], 0); /* behind the only object of another prompt */
+    assert_int_equal(pwl_class_of(&w->slot[500]), PWL_FIRST);
+    put_prompt(w, 510, 9, 54321, 0);
+    assert_int_equal(pwl_class_of(&w->slot[510]), PWL_LONG);
+    put_prompt(w, 520, 2, keys[510], 0); /* its parent is at another node */
+    assert_int_equal(pwl_class_of(&w->slot[520]), PWL_SHORT);
     assert_whole(w);
     evict_pwl.destroy(w);
 }
@@ -621,8 +648,8 @@ int main(void)
         cmocka_unit_test(test_against_model), cmocka_unit_test(test_without_hints_it_is_lru),
         cmocka_unit_test(test_deepest_first), cmocka_unit_test(test_no_leaf),
         cmocka_unit_test(test_parents),       cmocka_unit_test(test_priority_and_ttl),
-        cmocka_unit_test(test_learns),        cmocka_unit_test(test_ghosts),
-        cmocka_unit_test(test_bytes),
+        cmocka_unit_test(test_learns),        cmocka_unit_test(test_common_beginnings),
+        cmocka_unit_test(test_ghosts),        cmocka_unit_test(test_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
