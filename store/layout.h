@@ -194,7 +194,7 @@ _Static_assert(sizeof(struct pins_file) == 4096 + 16384 + 4 * PINS_CAPACITY, "pi
 #define RING_REPLY_BYTES (256u << 10)
 #define RING_TOUCHES 8192u
 #define TOUCH_CHILD 0x80000000u /* in a touch: the next one is the object before it in its prefix */
-#define RING_ALIGN 64u /* messages begin at multiples of this */
+#define RING_ALIGN 64u          /* messages begin at multiples of this */
 #define RING_MESSAGE_MAX (64u << 10)
 
 /* head and tail count bytes and never wrap; each side keeps its own index in private memory too and checks the

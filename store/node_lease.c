@@ -132,12 +132,6 @@ static void lease_keys(struct node *n, const struct lease_event *ev)
     for (uint32_t i = 0; i < ev->n; i++) {
         grant(n, ev, ev->keys[i], ttl, &g[i]);
     }
-    n->request++;
-    for (uint32_t i = ev->n; i-- > 0;) {
-        if (g[i].status == 0) {
-            n->policy->touch(n->evict, &g[i].slot, 1, n->request);
-        }
-    }
 }
 
 /* ---- RENEW ---- */
@@ -194,7 +188,7 @@ static void release(struct node *n, const struct lease_event *ev)
             continue;
         }
         uint32_t uses = ev->ref[i].uses, slot = l->slot;
-        for (uint32_t k = 1; k < uses && k < LEASE_TOUCHES; k++) {
+        for (uint32_t k = 0; k < uses && k < LEASE_TOUCHES; k++) {
             n->policy->touch(n->evict, &slot, 1, n->request);
         }
         n->counters[NODE_LEASE_USES] += uses;
