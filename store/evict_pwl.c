@@ -1,17 +1,19 @@
-/* evict_pwl.c: leaves of the prefix tree, by what is learned of classes of objects ("piecewise power law").
+/* evict_pwl.c: leaves of the prefix tree, by what is learned of classes of objects ("power law, leaves only").
  *
- * An object that others continue is never worth more than they are worth without it, so only leaves may go. What a leaf
- * is worth falls with the square of the time since its last use, from a height that its class has: how it came, while
- * it was used once, and then how often it was used. A class learns its height as uses over exposure, where the exposure
- * of an object is the integral of that fall over the time it was watched. Those that were evicted are watched further
- * for a while, or a class that always goes early would never be seen to be used.
+ * An object that others continue is worth at least what they are, so only leaves may go. What a leaf is worth falls with
+ * the time since its last use (pwl_fall), from a height that its class has: how it came, while it was used once, and
+ * then how often it was used. A class learns its height as uses over exposure, where the exposure of an object is the
+ * integral of that fall over the time it was watched. Those that were evicted are watched further for a while, or a
+ * class that always goes early would never be seen to be used.
  *
  * Time is counted in uses of objects. The span, what counts as a long time, is learned: from the ages at which objects
- * are used a second time.
- * In a class the oldest is worth the least, so a decision compares one leaf a class. Objects without parent and child
- * are one class whatever their uses: where no hints are given this is LRU to the object.
+ * are used a second time. In a class the oldest is worth the least, so a decision compares one leaf a class. Objects
+ * without parent and child are one class whatever their uses: where no hints are given this is LRU to the object.
  *
  * A priority of 1 makes an object worth twice as much, one of 2 or 3 four times, of 4 to 7 eight times, and so on.
+ *
+ * After a restart parents, priorities and ttl are known from the index, and the order of sealing stands for that of
+ * use. What was learned, uses and classes are lost: an object is of the class PLAIN until it is used.
  */
 #include "store/evict_pwl.h"
 

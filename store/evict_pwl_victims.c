@@ -129,8 +129,8 @@ static void find_best(struct pwl *p, struct pwl_queue *q)
         settle(p, q, c);
     }
     q->best = 0;
-    for (uint8_t c = 1; c < PWL_CLASSES; c++) {
-        q->best = q->badness[c] > q->badness[q->best] ? c : q->best;
+    for (uint32_t c = 1; c < PWL_CLASSES; c++) {
+        q->best = q->badness[c] > q->badness[q->best] ? (uint8_t)c : q->best;
     }
 }
 
