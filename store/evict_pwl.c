@@ -111,7 +111,7 @@ void pwl_tick(struct pwl *p)
 
 static uint8_t class_by_uses(uint8_t uses)
 {
-    return (uint8_t)(PWL_USED + (uses > 2) + (uses > 4) + (uses > 8));
+    return (uint8_t)(PWL_USED + (uses > 2) + (uses > 3) + (uses > 5) + (uses > 8));
 }
 
 static uint8_t class_by_prompt(uint32_t objects)

@@ -30,8 +30,8 @@ enum pwl_class {
     PWL_MIDDLE,     /* .. of up to 8 .. */
     PWL_LONG,       /* .. of more */
     PWL_FIRST,      /* used once, of a prompt without such a prefix: of up to 4 objects, then 16, 32, 64, more */
-    PWL_USED = 9,   /* used 2 times, then 3 to 4, 5 to 8, more */
-    PWL_PLAIN = 13, /* neither parent nor child of anything: whatever its uses */
+    PWL_USED = 9,   /* used 2 times, then 3, 4 to 5, 6 to 8, more */
+    PWL_PLAIN = 14, /* neither parent nor child of anything: whatever its uses */
     PWL_DUE,        /* its ttl has passed: before all others */
     PWL_CLASSES,
     PWL_PARKED = PWL_CLASSES, /* a list, no class: in use when they were offered; by the stamp of that moment */

@@ -9,7 +9,8 @@
  */
 #include "store/evict_pwl.h"
 
-#define PARKED_MIN 64u /* stamps, and a sixteenth of the slots */
+#define PARKED_MIN 16u    /* stamps that a parked one is not offered .. */
+#define PARKED_SHARE 256u /* .. and as many more as a 256th of the slots */
 #define ALL_CLASSES ((1u << PWL_CLASSES) - 1)
 
 static double badness(const struct pwl *p, uint32_t slot)
@@ -148,7 +149,7 @@ static void unpark(struct pwl *p, uint32_t slot)
 static uint32_t unpark_some(struct pwl *p, uint32_t pages, uint32_t least)
 {
     uint32_t n = 0;
-    uint64_t parked = p->live / 16 + PARKED_MIN, due = p->clock > parked ? p->clock - parked : 0;
+    uint64_t parked = p->live / PARKED_SHARE + PARKED_MIN, due = p->clock > parked ? p->clock - parked : 0;
     for (uint32_t i = 0; i < p->n_queues; i++) {
         const struct pwl_queue *q = &p->queue[i];
         const struct pwl_list *l = &q->list[PWL_PARKED];

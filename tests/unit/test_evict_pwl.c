@@ -56,7 +56,7 @@ static struct pwl *p;
 
 static uint8_t by_uses(uint8_t uses)
 {
-    return uses == 2 ? 9 : uses <= 4 ? 10 : uses <= 8 ? 11 : 12;
+    return uses == 2 ? 9 : uses == 3 ? 10 : uses <= 5 ? 11 : uses <= 8 ? 12 : 13;
 }
 
 static void model_adopt(uint32_t slot, uint32_t parent)
