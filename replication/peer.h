@@ -40,6 +40,7 @@ struct peer_identity {
     uint64_t pool_bytes;
     uint64_t revision; /* of the member list: members of different ones refuse each other. A client's is 0 */
     int64_t tombstone_ns, fresh_ns; /* of all members the same, or they refuse each other; a client's are 0 */
+    uint64_t replaceable;           /* which namespaces are, as a sum of their names' hashes; likewise */
     uint64_t features;
     uint32_t largest; /* bytes of the largest message that it takes */
     uint16_t version_min, version_max;

@@ -26,6 +26,7 @@ static struct wire_message greeting(const struct peer_identity *self, enum wire_
                                   .revision = self->revision,
                                   .tombstones = (uint64_t)self->tombstone_ns,
                                   .fresh = (uint64_t)self->fresh_ns,
+                                  .replaceable = self->replaceable,
                                   .largest = self->largest,
                                   .cluster = text_of(self->cluster),
                                   .node = text_of(self->node),
@@ -64,6 +65,7 @@ static void learn(struct peer *p)
                                 .revision = h->revision,
                                 .tombstone_ns = (int64_t)h->tombstones,
                                 .fresh_ns = (int64_t)h->fresh,
+                                .replaceable = h->replaceable,
                                 .features = h->features,
                                 .largest = h->largest,
                                 .version_min = h->version_min,
@@ -89,30 +91,59 @@ static const char *seconds(char out[32], int64_t ns)
 
 /* Settings that the guarantees need to be the same: a home with a shorter `tombstones` than a copy's owner would forget
  * a removal before that owner tells of its copy again, and the key would be back (rule 29); with another `fresh` one
- * node's copies are older than a reader on the other is promised (rule 27). Sentences stay below WIRE_SENTENCE_MAX. */
-static int32_t differs(struct peer *p)
+ * node's copies are older than a reader on the other is promised (rule 27), and where only one takes a namespace for
+ * replaceable, the other's copies are never told of again, and its puts end no older version.
+ * Sentences stay below WIRE_SENTENCE_MAX. */
+static bool settings_differ(struct peer *p)
 {
     const struct peer_identity *us = &p->config.self, *them = &p->other;
     char a[32], b[32];
+    bool removals = us->tombstone_ns != them->tombstone_ns;
+    if (removals || us->fresh_ns != them->fresh_ns)
+        snprintf(p->text, sizeof p->text,
+                 "'%s' is %s on '%.40s' and %s on '%.40s': it must be the same on all nodes: " REMEDY,
+                 removals ? "tombstones" : "fresh", seconds(a, removals ? us->tombstone_ns : us->fresh_ns), us->node,
+                 seconds(b, removals ? them->tombstone_ns : them->fresh_ns), them->node);
+    else if (us->replaceable != them->replaceable)
+        snprintf(
+            p->text, sizeof p->text,
+            "other namespaces are 'replaceable' on '%.40s' than on '%.40s', and they must be the same: declare all "
+            "on both, those too that a region has from before",
+            us->node, them->node);
+    else
+        return false;
+    return true;
+}
+
+static int32_t differs(struct peer *p)
+{
+    const struct peer_identity *us = &p->config.self, *them = &p->other;
     if (us->client || them->client)
         return 0;
-    if (us->revision != them->revision) {
-        snprintf(p->text, sizeof p->text,
-                 "the member lists of '%.40s' and '%.40s' differ: names, weights and 'homes' must be the same on all "
-                 "nodes: " REMEDY,
-                 us->node, them->node);
-        return BERTH_EVERSION;
-    }
-    if (them->version_max < WIRE_VERSION_MEMORY)
-        return 0; /* it does not say, and has no version in common with us */
-    bool removals = us->tombstone_ns != them->tombstone_ns;
-    if (!removals && us->fresh_ns == them->fresh_ns)
-        return 0;
+    if (us->revision == them->revision)
+        return settings_differ(p) ? BERTH_EVERSION : 0;
     snprintf(p->text, sizeof p->text,
-             "'%s' is %s on '%.40s' and %s on '%.40s': it must be the same on all nodes: " REMEDY,
-             removals ? "tombstones" : "fresh", seconds(a, removals ? us->tombstone_ns : us->fresh_ns), us->node,
-             seconds(b, removals ? them->tombstone_ns : them->fresh_ns), them->node);
+             "the member lists of '%.40s' and '%.40s' differ: names, weights and 'homes' must be the same on all "
+             "nodes: " REMEDY,
+             us->node, them->node);
     return BERTH_EVERSION;
+}
+
+/* A client is no member: what only members have would be taken for one's by whoever reads it later. */
+static int32_t overstates(struct peer *p)
+{
+    const struct peer_identity *them = &p->other;
+    const char *what = them->revision       ? "a member list's revision"
+                       : them->tombstone_ns ? "'tombstones'"
+                       : them->fresh_ns     ? "'fresh'"
+                       : them->replaceable  ? "'replaceable' namespaces"
+                       : them->pool_bytes   ? "a pool"
+                                            : NULL;
+    if (!them->client || !what)
+        return 0;
+    snprintf(p->text, sizeof p->text, "client '%.63s' says that it has %s: only members have one, a client says 0",
+             them->node, what);
+    return -EPROTO;
 }
 
 /* Why the other side can't be a peer: 0, or the code of the refusal, and p->text. */
@@ -137,7 +168,8 @@ static int32_t unfit(struct peer *p)
         snprintf(why, room, "'%s' and '%s' have the same region: a node is no peer of its own", us->node, them->node);
         return -EADDRINUSE;
     }
-    int32_t other = differs(p);
+    int32_t other = overstates(p);
+    other = other ? other : differs(p);
     if (other)
         return other;
     bool fits = them->client ? !them->address[0] : address_reachable(them->address);
@@ -156,8 +188,12 @@ static uint16_t common_version(struct peer *p)
     uint16_t most = us->version_max < them->version_max ? us->version_max : them->version_max;
     if (most >= us->version_min && most >= them->version_min)
         return most;
-    snprintf(p->text, sizeof p->text, "no common version: '%s' speaks %u to %u, '%s' %u to %u", us->node,
-             us->version_min, us->version_max, them->node, them->version_min, them->version_max);
+    if (p->config.dials)
+        snprintf(p->text, sizeof p->text, "'%s' chose version %u, '%s' offered %u to %u", them->node, them->version_max,
+                 us->node, us->version_min, us->version_max);
+    else
+        snprintf(p->text, sizeof p->text, "no common version: '%s' speaks %u to %u, '%s' %u to %u", us->node,
+                 us->version_min, us->version_max, them->node, them->version_min, them->version_max);
     return 0;
 }
 
@@ -182,13 +218,8 @@ static void up(struct peer *p, uint16_t version, uint64_t features)
     c->features = features;
 }
 
-static void welcome(struct peer *p)
+static void welcome(struct peer *p, uint16_t version)
 {
-    uint16_t version = common_version(p);
-    if (!version) {
-        refuse(p, BERTH_EFORMAT);
-        return;
-    }
     struct wire_message m = greeting(&p->config.self, WIRE_WELCOME);
     m.hello.version_min = m.hello.version_max = version;
     m.hello.features &= p->other.features;
@@ -196,18 +227,14 @@ static void welcome(struct peer *p)
     up(p, version, m.hello.features);
 }
 
-static void welcomed(struct peer *p)
+static void welcomed(struct peer *p, uint16_t version)
 {
     const struct peer_identity *us = &p->config.self, *them = &p->other;
-    if (them->version_max < us->version_min || them->version_max > us->version_max) {
-        snprintf(p->text, sizeof p->text, "'%s' chose version %u, '%s' offered %u to %u", them->node, them->version_max,
-                 us->node, us->version_min, us->version_max);
-        refuse(p, BERTH_EFORMAT);
-    } else if (them->features & ~us->features) {
+    if (them->features & ~us->features) {
         snprintf(p->text, sizeof p->text, "'%s' chose features that '%s' did not offer", them->node, us->node);
         refuse(p, BERTH_EFORMAT);
     } else {
-        up(p, them->version_max, them->features);
+        up(p, version, them->features);
     }
 }
 
@@ -221,13 +248,15 @@ void peer_greeted(struct peer *p)
         return;
     }
     learn(p);
-    int32_t code = unfit(p);
+    /* The version comes first: what another one means by the rest is not known here. */
+    uint16_t version = common_version(p);
+    int32_t code = version ? unfit(p) : BERTH_EFORMAT;
     if (code)
         refuse(p, code);
     else if (p->config.dials)
-        welcomed(p);
+        welcomed(p, version);
     else
-        welcome(p);
+        welcome(p, version);
 }
 
 void peer_refused(struct peer *p)

@@ -144,7 +144,7 @@ struct pull_result {
     uint8_t stale;     /* times that it was asked again for STALE */
     uint16_t member;   /* whose bytes; PULL_MEMBER_NONE */
     uint16_t requests; /* ASK, LEASE, RENEW and STATE that it took part in */
-    uint32_t unasked;  /* BERTH_EUNSURE: a member that could not be asked, + 1; 0: which one is not known */
+    uint32_t unasked;  /* BERTH_EUNSURE, -ETIMEDOUT: a member that could not be asked, + 1; 0: none, or not known */
     uint64_t lease;    /* under whose permission: the owner's lease id */
     uint64_t size;     /* of the object */
     uint64_t moved;    /* bytes that came into its destination, useless ones included */
@@ -252,7 +252,7 @@ enum pull_command_kind {
     CMD_PULL_CORRUPT, /* member, lease, slot, generation, keys[0]: one way */
     CMD_PULL_READ,    /* id, member, lease, generation, offset (in the owner's pool), length, target -> EV_PULL_READ */
     CMD_PULL_CANCEL_READ, /* id: end it soon; its EV_PULL_READ still comes */
-    CMD_PULL_RESERVE,     /* id, keys[0], terms -> EV_PULL_RESERVED */
+    CMD_PULL_RESERVE,     /* id, keys[0], terms, deadline: of the wait for room -> EV_PULL_RESERVED, -EAGAIN then */
     CMD_PULL_HASH,        /* id, target, parts, n: XXH3-64 of each part of what was read -> EV_PULL_HASHED */
     CMD_PULL_SEAL,        /* id, token, keys[0], terms -> EV_PULL_SEALED */
     CMD_PULL_ABORT,       /* token: give the slot back, nothing writes to it any more; one way */
@@ -278,6 +278,10 @@ struct pull_part {
     bool last;
     bool scratch; /* at: in the command's `scratch`, not in its target */
 };
+
+/* A pull without a deadline waits so long for room, from when it came or found that there is none: what is pinned may
+ * never go, and may be what the same call has brought. */
+#define PULL_ROOM_NS INT64_C(1000000000)
 
 struct pull_command {
     enum pull_command_kind kind;

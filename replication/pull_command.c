@@ -51,6 +51,8 @@ static void show_fetch(struct puller *p, struct fetch *f, struct pull_command *c
         c->parts = f->parts;
         c->scratch = f->scratch;
         c->n = f->n_parts;
+    } else if (c->kind == CMD_PULL_RESERVE) {
+        c->deadline = fetch_room_until(p, f);
     } else if (c->kind == CMD_PULL_ABORT) {
         c->token = f->abort_token;
     } else if (c->kind == CMD_PULL_CORRUPT) {

@@ -157,6 +157,7 @@ static void fetch_go(struct puller *p, struct fetch *f)
     fetch_phase(p, f, PULL_REGISTER);
     f->state = FETCH_RESERVE;
     f->reserving = true;
+    f->full_since = f->full_since ? f->full_since : p->mono;
     out_add(p, &f->reserve, CMD_PULL_RESERVE);
 }
 
@@ -252,6 +253,7 @@ static bool pause_fetch(struct puller *p, struct fetch *f, int told)
     }
     memset(f->avoid, 0, sizeof f->avoid);
     f->worst = 0;
+    f->full_since = 0;
     bool later = promote(f);
     if (later || f->lost) { /* what was under way may have missed what came before the loss */
         f->last_look = f->lost;
@@ -468,7 +470,7 @@ void fetch_fault(struct puller *p, struct fetch *f, int worst)
     p->counter[PULL_NEXT_SOURCE]++;
     fetch_fault_at(p, f, worst == BERTH_ECORRUPT ? FAULT_CORRUPT : FAULT_LOST);
     f->source_lost = f->source_lost || worst != BERTH_ECORRUPT;
-    f->record.unasked = f->lease->member + 1u;
+    f->record.unasked = worst != BERTH_ECORRUPT ? f->lease->member + 1u : f->record.unasked;
     f->rereads = 0;
     bit_set(f->avoid, f->lease->member);
     fetch_stop(p, f, AFTER_RETRY, 0);
@@ -497,29 +499,6 @@ static bool removed_since(struct puller *p, struct fetch *f, int status)
     return true;
 }
 
-/* Room is waited for as by a put: to the deadline. Without one it is not: what is pinned or held may never go, and may
- * be what the same call has brought. */
-static bool wait_for_room(struct puller *p, struct fetch *f, int status)
-{
-    if (status != -EAGAIN) {
-        return false;
-    }
-    for (struct list *n = f->items.next, *next; n != &f->items; n = next) {
-        next = n->next;
-        struct item *i = CONTAINER(n, struct item, node);
-        if (i->request->deadline == INT64_MAX && i->round <= f->round) {
-            fetch_detach(p, f, i, BERTH_EFULL);
-        }
-    }
-    f->reserving = fetch_wanted(f);
-    if (f->reserving) {
-        out_add(p, &f->reserve, CMD_PULL_RESERVE);
-    } else {
-        fetch_stop(p, f, AFTER_END, BERTH_EFULL);
-    }
-    return true;
-}
-
 void fetch_reserved(struct puller *p, const struct pull_event *ev)
 {
     struct fetch *f = fetch_find(p, ev->id);
@@ -528,12 +507,13 @@ void fetch_reserved(struct puller *p, const struct pull_event *ev)
     }
     f->reserving = false;
     f->reserved = ev->status == 0;
+    f->full_since = ev->status == -EAGAIN ? f->full_since : 0;
     f->target = (struct pull_target){.kind = PULL_REPLICA, .name = ev->token};
     if (f->state == FETCH_QUIET) {
         fetch_quiet(p, f);
     } else if (f->reserved) {
         read_begin(p, f);
-    } else if (!wait_for_room(p, f, ev->status) && !removed_since(p, f, ev->status)) {
+    } else if (!fetch_waits_for_room(p, f, ev->status) && !removed_since(p, f, ev->status)) {
         fetch_stop(p, f, AFTER_END, ev->status > 0 ? BERTH_KEPT : ev->status);
     }
 }
@@ -544,9 +524,9 @@ void fetch_accept(struct puller *p, struct fetch *f)
         fetch_stale(p, f); /* a newer one was returned meanwhile */
         return;
     }
-    f->served = f->total > 0 || f->asked == &f->whole; /* who looks whether it is there does not use it */
-    p->counter[PULL_TRANSFERS]++;
-    p->members[f->record.member].sums.transfers++;
+    f->served = !fetch_only_looks(f);
+    p->counter[PULL_TRANSFERS] += f->served;
+    p->members[f->record.member].sums.transfers += f->served;
     if (f->destination == PULL_BUFFER) {
         drop_lease(p, f);
         fetch_finish(p, f, 0);

@@ -52,8 +52,9 @@ struct item {
     uint32_t index;
     int left; /* its caller gave it up with this status; the destination is not quiet yet */
     bool done, located, released;
-    bool late; /* it joined a search that was under way: that the key was nowhere then says nothing to it */
-    int64_t joined;
+    bool late;      /* it joined a search that was under way: that the key was nowhere then says nothing to it */
+    int64_t joined; /* its round began */
+    int64_t came;   /* it joined its fetch */
 };
 
 struct request {
@@ -145,7 +146,8 @@ struct fetch {
     uint32_t stale, waits, rereads;
     struct pull_target target;
     bool reserved, reserving, hashing;
-    bool served; /* the lease's use counts */
+    int64_t full_since; /* no room has been found since; 0: not looked for, or found */
+    bool served;        /* the lease's use counts */
     uint64_t abort_token;
     struct lease_terms corrupt_terms;
     uint16_t corrupt_member;
@@ -316,8 +318,18 @@ void releases_flush(struct puller *p);
 
 /* ---- pull_wait.c ---- */
 bool fetch_wanted(const struct fetch *f); /* somebody waits for this round of it */
-bool fetch_hold(struct fetch *f);         /* sets and gives f->hold: all who wait are behind a run's known part */
+/* After a reservation that came to nothing: whether it goes on to wait, or has ended, for want of room (-EAGAIN). */
+bool fetch_waits_for_room(struct puller *p, struct fetch *f, int status);
+int64_t fetch_room_until(const struct puller *p, const struct fetch *f); /* how long it may wait for room now */
+bool fetch_hold(struct fetch *f); /* sets and gives f->hold: all who wait are behind a run's known part */
 void fetch_detach(struct puller *p, struct fetch *f, struct item *i, int status);
+
+/* It asks for no byte of an object that has some: whoever wants to know whether it is there. No transfer, no use.
+ * Once it is located. */
+static inline bool fetch_only_looks(const struct fetch *f)
+{
+    return f->total == 0 && f->asked != &f->whole;
+}
 
 /* ---- pull_fetch.c ---- */
 void fetch_begin(struct puller *p, struct fetch *f);

@@ -61,7 +61,7 @@ bool prove_wanted(struct puller *p, const struct fetch *f)
 static void accept(struct puller *p, struct fetch *f, bool verified)
 {
     f->record.verified = verified;
-    p->counter[verified ? PULL_VERIFIED : PULL_UNVERIFIED]++;
+    p->counter[verified ? PULL_VERIFIED : PULL_UNVERIFIED] += !fetch_only_looks(f);
     fetch_accept(p, f);
 }
 

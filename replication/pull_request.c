@@ -59,7 +59,7 @@ void item_done(struct puller *p, struct item *i, const struct fetch *f, int stat
     histogram_add(&p->phase[PULL_PREPARE], i->joined - r->asked);
     histogram_add(&p->phase[PULL_TOTAL], out->phase_ns[PULL_TOTAL]);
     p->counter[status >= 0 ? PULL_DONE : PULL_FAILED]++;
-    p->counter[PULL_DONE_BYTES] += status == 0 ? out->size : 0;
+    p->counter[PULL_DONE_BYTES] += status == 0 && f && !fetch_only_looks(f) ? out->size : 0;
     if ((r->flags & PULL_PREFIX) && !list_in(&r->turning)) {
         list_push(&p->turning, &r->turning);
     }
@@ -206,7 +206,7 @@ static struct request *request_new(struct puller *p, const struct pull_request *
     r->timer.kind = TIMER_REQUEST;
     list_init(&r->flows);
     for (uint32_t i = 0; i < n; i++) {
-        r->items[i] = (struct item){.request = r, .index = i, .joined = p->mono};
+        r->items[i] = (struct item){.request = r, .index = i, .joined = p->mono, .came = p->mono};
         r->items[i].released = !(in->flags & PULL_PREFIX);
         r->results[i].member = PULL_MEMBER_NONE;
     }

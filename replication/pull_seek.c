@@ -142,7 +142,8 @@ static void conclude(struct puller *p, struct seek *s, struct reader_lease *l, i
         list_remove(&f->in_seek);
         f->seek = NULL;
         f->source_lost = f->source_lost || (lost && !l);
-        f->record.unasked = unasked ? unasked : f->record.unasked;
+        /* Where it is, or that it is nowhere, was learned: who could not be asked matters no more. */
+        f->record.unasked = l || status == -ENOENT ? 0 : unasked ? unasked : f->record.unasked;
         list_push(&fetches, &f->in_seek);
     }
     seek_free(p, s);

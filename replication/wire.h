@@ -26,21 +26,21 @@
 
 #define WIRE_MAGIC 0x31574854524542ULL /* "BERTHW1" */
 #define WIRE_VERSION 2u                /* the one spoken; HELLO, WELCOME and REFUSE are read in all */
-#define WIRE_VERSION_MEMORY 2u         /* HELLO and WELCOME of this one and later have tombstones and fresh */
-#define WIRE_HEAD 40u                  /* bytes of the head */
-#define WIRE_MESSAGE_MAX (256u << 10)  /* bytes of a message */
-#define WIRE_MESSAGE_MIN 4096u         /* what every node takes at least: the least that HELLO may say */
-#define WIRE_HELLO_MAX 544u            /* HELLO, WELCOME and REFUSE fit: the bound for a connection that is not up */
-#define WIRE_KEYS_MAX 256u             /* keys of a request, items of its answer, entries of a publication */
-#define WIRE_LEASES_MAX 1024u          /* lease ids of a RENEW, RELEASE or RECALL */
-#define WIRE_OWNERS_MAX 8u             /* owners named for a key */
-#define WIRE_MISSING_MAX 64u           /* members named as missing for a key */
-#define WIRE_MEMBERS_MAX 1024u         /* members of a list */
-#define WIRE_HOMES_MAX 8u              /* homes of a key */
-#define WIRE_WEIGHT_MAX 65535u         /* of a member */
-#define WIRE_NAME_MAX 63u              /* bytes of a cluster's or a node's name */
-#define WIRE_ADDRESS_MAX 255u          /* bytes of an address */
-#define WIRE_SENTENCE_MAX 255u         /* bytes of a refusal's sentence */
+#define WIRE_VERSION_MEMORY 2u /* HELLO and WELCOME of this one and later have tombstones, fresh and replaceable */
+#define WIRE_HEAD 40u          /* bytes of the head */
+#define WIRE_MESSAGE_MAX (256u << 10) /* bytes of a message */
+#define WIRE_MESSAGE_MIN 4096u        /* what every node takes at least: the least that HELLO may say */
+#define WIRE_HELLO_MAX 544u           /* HELLO, WELCOME and REFUSE fit: the bound for a connection that is not up */
+#define WIRE_KEYS_MAX 256u            /* keys of a request, items of its answer, entries of a publication */
+#define WIRE_LEASES_MAX 1024u         /* lease ids of a RENEW, RELEASE or RECALL */
+#define WIRE_OWNERS_MAX 8u            /* owners named for a key */
+#define WIRE_MISSING_MAX 64u          /* members named as missing for a key */
+#define WIRE_MEMBERS_MAX 1024u        /* members of a list */
+#define WIRE_HOMES_MAX 8u             /* homes of a key */
+#define WIRE_WEIGHT_MAX 65535u        /* of a member */
+#define WIRE_NAME_MAX 63u             /* bytes of a cluster's or a node's name */
+#define WIRE_ADDRESS_MAX 255u         /* bytes of an address */
+#define WIRE_SENTENCE_MAX 255u        /* bytes of a refusal's sentence */
 #define WIRE_TTL_MAX UINT64_C(30000000000)     /* ns: rule 19's longest lease */
 #define WIRE_NO_DEADLINE ((uint64_t)INT64_MAX) /* time_left of a request that may take for ever */
 #define WIRE_COUNTER_MAX ((uint64_t)INT64_MAX) /* a version counter: the next one never wraps (rule 28) */
@@ -156,7 +156,9 @@ struct wire_hello {                    /* HELLO, WELCOME */
     uint64_t pool_bytes;
     uint64_t revision;        /* of the member list, and of how homes are chosen; 0: a client, who has none */
     uint64_t tombstones;      /* ns: how long a removal is remembered (rule 29); 0: a client, or below .. */
-    uint64_t fresh;           /* ns: rule 27's T; .. WIRE_VERSION_MEMORY, whose messages have neither */
+    uint64_t fresh;           /* ns: rule 27's T; 0 likewise */
+    uint64_t replaceable;     /* node_replaceable: which namespaces are; .. WIRE_VERSION_MEMORY, whose messages have
+                                 none of the three */
     uint32_t largest;         /* bytes of the largest message that this side takes, >= WIRE_MESSAGE_MIN */
     struct wire_text cluster; /* 0..WIRE_NAME_MAX bytes */
     struct wire_text node;    /* 1..WIRE_NAME_MAX */

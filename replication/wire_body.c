@@ -8,12 +8,13 @@ static void hello_memory(struct wire_cursor *c, struct wire_hello *h)
 {
     if (h->version_max < WIRE_VERSION_MEMORY) {
         if (!c->out)
-            h->tombstones = h->fresh = 0;
-        wire_require(c, h->tombstones == 0 && h->fresh == 0, WIRE_FAULT_USE);
+            h->tombstones = h->fresh = h->replaceable = 0;
+        wire_require(c, h->tombstones == 0 && h->fresh == 0 && h->replaceable == 0, WIRE_FAULT_USE);
         return;
     }
     wire_u64(c, &h->tombstones);
     wire_u64(c, &h->fresh);
+    wire_u64(c, &h->replaceable);
     wire_require(c, h->tombstones <= INT64_MAX && h->fresh <= INT64_MAX, WIRE_FAULT_TIME);
 }
 

@@ -71,12 +71,15 @@ static int send_descriptor(struct berth *b, const struct registered *r, uint64_t
     return sendmsg(b->calls.socket.fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)sizeof said ? 0 : BERTH_ENODE;
 }
 
-/* Under buffer_lock. The status, with the reply in *reply. */
-static int announce_once(struct berth *b, struct registered *r, struct call_result *reply)
+/* Under buffer_lock. The status, with the reply in *reply. deadline BERTH_FOREVER: the handle's time-out. */
+static int announce_once(struct berth *b, struct registered *r, int64_t deadline, struct call_result *reply)
 {
     struct call *c = build_register(r, ++b->cookies);
     if (!c) {
         return -ENOMEM;
+    }
+    if (deadline != BERTH_FOREVER) {
+        call_deadline(b, c, deadline);
     }
     pthread_mutex_lock(&b->lock);
     int rc = send_descriptor(b, r, b->cookies);
@@ -96,11 +99,11 @@ static int announce_once(struct berth *b, struct registered *r, struct call_resu
     return rc;
 }
 
-static int announce(struct berth *b, struct registered *r, struct call_result *reply)
+static int announce(struct berth *b, struct registered *r, int64_t deadline, struct call_result *reply)
 {
     int rc = -ESTALE;
     for (unsigned i = 0; i < ANNOUNCE_TRIES && rc == -ESTALE; i++) {
-        rc = announce_once(b, r, reply);
+        rc = announce_once(b, r, deadline, reply);
     }
     return rc == -ESTALE ? BERTH_ENODE : rc;
 }
@@ -159,16 +162,18 @@ void buffers_close(struct berth *b)
 }
 
 /* Made again where the attachment is another. buffer_lock keeps it from being unregistered meanwhile. */
-static bool place_registered(struct berth *b, const void *data, uint64_t size, struct pull_place *out)
+static bool place_registered(struct berth *b, const void *data, uint64_t size, int64_t deadline, struct pull_place *out)
 {
-    pthread_mutex_lock(&b->buffer_lock);
+    if (deadline <= BERTH_NOW || !call_lock(&b->buffer_lock, deadline)) {
+        return false; /* no peer will be asked */
+    }
     pthread_mutex_lock(&b->lock);
     struct registered *r = around(b, data, size);
     bool good = r && r->attachment == b->attachments;
     pthread_mutex_unlock(&b->lock);
     struct call_result reply;
     if (r && !good) {
-        good = announce(b, r, &reply) == 0;
+        good = announce(b, r, deadline, &reply) == 0;
     }
     if (r && good) {
         *out = (struct pull_place){.kind = MSG_PULL_REGISTERED,
@@ -180,7 +185,7 @@ static bool place_registered(struct berth *b, const void *data, uint64_t size, s
     return good;
 }
 
-bool pull_place(struct berth *b, const void *data, uint64_t size, struct pull_place *out)
+bool pull_place(struct berth *b, const void *data, uint64_t size, int64_t deadline, struct pull_place *out)
 {
     static uint8_t nothing; /* an address for 0 bytes */
     if (pull_direct(b)) {
@@ -191,10 +196,30 @@ bool pull_place(struct berth *b, const void *data, uint64_t size, struct pull_pl
     pthread_mutex_lock(&b->lock);
     bool any = b->registered;
     pthread_mutex_unlock(&b->lock);
-    return any && place_registered(b, data, size, out);
+    return any && place_registered(b, data, size, deadline, out);
 }
 
 /* ---- the API ---- */
+
+#define CAN_BE_CUT "the memfd may be cut under the node: seal it with F_SEAL_SHRINK first"
+#define CAN_T_WRITE                                                                                                    \
+    "the memfd is sealed against the node's writing (F_SEAL_WRITE, F_SEAL_FUTURE_WRITE): use one without, since what " \
+    "pulls bring is written there"
+
+/* Seals that the node needs, or that keep it from what it is to do. */
+static int check_seals(int fd, int seals)
+{
+    if (seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE)) {
+        return berth_fail(-EACCES, CAN_T_WRITE);
+    }
+    if (!(seals & F_SEAL_SHRINK) && seals & F_SEAL_SEAL) {
+        return berth_fail(-EPERM,
+                          "descriptor %d may be cut under the node and takes no seals any more: make the memory with "
+                          "memfd_create and MFD_ALLOW_SEALING, or berth_buffer_alloc",
+                          fd);
+    }
+    return seals & F_SEAL_SHRINK ? 0 : berth_fail(-EPERM, CAN_BE_CUT);
+}
 
 static int check_descriptor(int fd, uint64_t offset, size_t size)
 {
@@ -208,8 +233,9 @@ static int check_descriptor(int fd, uint64_t offset, size_t size)
         return berth_fail(-EACCES, "descriptor %d is not open for reading and writing: the node has to write there",
                           fd);
     }
-    if (!(seals & F_SEAL_SHRINK)) {
-        return berth_fail(-EPERM, "the memfd may be cut under the node: seal it with F_SEAL_SHRINK first");
+    int rc = check_seals(fd, seals);
+    if (rc) {
+        return rc;
     }
     if (fstat(fd, &st) != 0 || offset > (uint64_t)st.st_size || size > (uint64_t)st.st_size - offset) {
         return berth_fail(-EINVAL, "%zu bytes from %llu on are not in the memfd", size, (unsigned long long)offset);
@@ -256,8 +282,8 @@ static int check_arguments(struct berth *b, const void *data, size_t size, uint6
 
 static int fail_register(struct berth *b, int rc, const struct call_result *reply)
 {
-    if (rc == -EPERM) {
-        return berth_fail(rc, "the memfd may be cut under the node: seal it with F_SEAL_SHRINK first");
+    if (rc == -EPERM || rc == -EACCES) { /* a seal was set meanwhile, or could be seen at the node only */
+        return berth_fail(rc, rc == -EPERM ? CAN_BE_CUT : CAN_T_WRITE);
     }
     if (rc == -EINVAL) {
         return berth_fail(rc, "the node can't map that: a memfd on pages of 4 KiB, large enough, is needed");
@@ -276,7 +302,7 @@ static int enter(struct berth *b, struct registered *r, uint32_t *id)
     pthread_mutex_lock(&b->lock);
     bool twice = overlaps(b, r->data, r->size);
     pthread_mutex_unlock(&b->lock);
-    int rc = twice ? -EEXIST : announce(b, r, &reply);
+    int rc = twice ? -EEXIST : announce(b, r, BERTH_FOREVER, &reply);
     if (rc == 0) {
         pthread_mutex_lock(&b->lock);
         *id = r->id = ++b->last_registered;

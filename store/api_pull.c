@@ -83,11 +83,11 @@ static void ranges_span(const struct berth_range *r, size_t n, uintptr_t *low, u
     *low = *low < *high ? *low : *high;
 }
 
-bool pull_out_place(struct berth *b, const struct pull_out *o, struct pull_place *out)
+bool pull_out_place(struct berth *b, const struct pull_out *o, int64_t deadline, struct pull_place *out)
 {
     uintptr_t low, high;
     if (!o->ranges) {
-        return pull_place(b, o->buffer, o->size, out);
+        return pull_place(b, o->buffer, o->size, deadline, out);
     }
     for (size_t i = 0; i < o->n; i++) {
         if (o->ranges[i].offset > OBJECT_MAX || o->ranges[i].size > OBJECT_MAX) {
@@ -96,7 +96,7 @@ bool pull_out_place(struct berth *b, const struct pull_out *o, struct pull_place
     }
     ranges_span(o->ranges, o->n, &low, &high);
     return o->n <= MSG_PULL_RANGES && high - low <= MSG_PULL_PLACE_MAX / 2 &&
-           pull_place(b, high ? (const void *)low : NULL, high - low, out);
+           pull_place(b, high ? (const void *)low : NULL, high - low, deadline, out);
 }
 
 static void add_ranges(struct msg_pull_key *k, const struct pull_out *o, uint64_t to)
@@ -215,6 +215,7 @@ int pull_run(struct berth *b, struct call *c, uint32_t n, struct msg_pulled *pul
                sizeof t->room);
     }
     berth_unasked(o.unasked);
+    berth_unknown_namespace(rc == -EINVAL && !b->remote); /* all else that can be wrong has been checked here */
     return rc;
 }
 

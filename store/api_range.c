@@ -42,7 +42,8 @@ static long copy_any(struct berth *b, struct client_thread *t, const struct read
 static bool placed_again(struct berth *b, const struct reading *r, struct pull_place *place)
 {
     uint64_t before = place->attachment;
-    return place->kind == MSG_PULL_REGISTERED && pull_out_place(b, &r->out, place) && place->attachment != before;
+    return place->kind == MSG_PULL_REGISTERED && pull_out_place(b, &r->out, r->deadline, place) &&
+           place->attachment != before;
 }
 
 static long missed(struct berth *b, struct client_thread *t, long rc)
@@ -89,7 +90,7 @@ static long read_out(struct berth *b, const struct reading *r)
 {
     struct client_thread *t = thread_self();
     struct pull_place place;
-    if ((r->flags & BERTH_PEERS) && pull_out_place(b, &r->out, &place)) {
+    if ((r->flags & BERTH_PEERS) && pull_out_place(b, &r->out, r->deadline, &place)) {
         return pull_out(b, t, r, &place);
     }
     return copy_any(b, t, r, r->flags);

@@ -79,6 +79,7 @@ static int put_once(struct berth *b, const struct berth_key *key, const void *da
         return berth_fail_plain(-ENOMEM);
     }
     pthread_mutex_lock(&b->lock);
+    call_until(c, build_deadline(opts));
     c->want = grant_want(b, c->pages);
     ((struct msg_put *)c->message)->want = c->want;
     pthread_mutex_unlock(&b->lock);

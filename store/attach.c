@@ -16,8 +16,6 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#define AGAIN_NS INT64_C(2000000000) /* how long one try to attach again waits for its welcome */
-
 enum { FD_POOL, FD_SLOTS, FD_LOOKUP, FD_TAILS, FD_PINS, FD_DOORBELL };
 
 static void close_fds(int *fds, unsigned n)
@@ -30,14 +28,15 @@ static void close_fds(int *fds, unsigned n)
     }
 }
 
-int attach_connect(const char *path, int64_t limit_ns)
+/* limit_ns 0: it does not wait at all. */
+static int connect_to(const char *path, int64_t limit_ns)
 {
     struct sockaddr_un to = {.sun_family = AF_UNIX};
     if (strlen(path) >= sizeof to.sun_path) {
         return -ENAMETOOLONG;
     }
     strcpy(to.sun_path, path);
-    int fd = fd_above_stdio(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+    int fd = fd_above_stdio(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | (limit_ns ? 0 : SOCK_NONBLOCK), 0));
     if (fd < 0) {
         return -errno;
     }
@@ -49,6 +48,16 @@ int attach_connect(const char *path, int64_t limit_ns)
         return -error;
     }
     return fd;
+}
+
+int attach_connect(const char *path, int64_t limit_ns)
+{
+    return connect_to(path, limit_ns > 1000 ? limit_ns : 1000); /* a whole microsecond, or there is no limit */
+}
+
+static int connect_now(const char *path)
+{
+    return connect_to(path, 0);
 }
 
 /* ---- hello ---- */
@@ -129,7 +138,8 @@ static int wait_readable(int socket, int64_t until)
     }
 }
 
-static int receive_welcome(int socket, int64_t until, struct attach_welcome *w, int *fds)
+/* -EAGAIN: it is not there yet. */
+static int receive_welcome(int socket, struct attach_welcome *w, int *fds)
 {
     union {
         struct cmsghdr align;
@@ -138,11 +148,8 @@ static int receive_welcome(int socket, int64_t until, struct attach_welcome *w, 
     struct iovec iov = {.iov_base = w, .iov_len = sizeof *w};
     struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
     memset(fds, 0xff, ATTACH_WELCOME_FDS * sizeof *fds);
-    int rc = wait_readable(socket, until);
-    if (rc) {
-        return rc;
-    }
-    ssize_t n = recvmsg(socket, &m, MSG_CMSG_CLOEXEC);
+    int rc = 0;
+    ssize_t n = recvmsg(socket, &m, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
     if (n < 0) {
         return -errno;
     }
@@ -169,7 +176,15 @@ static int receive_welcome(int socket, int64_t until, struct attach_welcome *w, 
 static int greet(struct berth *b, int socket, int64_t until, struct attach_welcome *w, int *fds)
 {
     int rc = send_hello(b, socket);
-    return rc ? rc : receive_welcome(socket, until, w, fds);
+    while (rc == 0) {
+        rc = wait_readable(socket, until);
+        rc = rc ? rc : receive_welcome(socket, w, fds);
+        if (rc != -EAGAIN) {
+            return rc;
+        }
+        rc = 0;
+    }
+    return rc;
 }
 
 /* ---- mappings ---- */
@@ -335,27 +350,40 @@ static void take_over(struct berth *b, int socket, int doorbell)
     fd_drop(&old_bell);
 }
 
-int attach_again(struct berth *b)
+int attach_begin(struct berth *b)
 {
     if (calls_lost(b)) {
         return -EBADF;
     }
-    int socket = attach_connect(b->path, AGAIN_NS);
+    int socket = connect_now(b->path);
     if (socket < 0) {
         return socket;
     }
-    struct attach_welcome w;
-    int fds[ATTACH_WELCOME_FDS];
     /* Where it was this side that gave up, the node still has the session connected, and would refuse it to another. */
     if (fd_is_ours(&b->calls.socket)) {
         shutdown(b->calls.socket.fd, SHUT_RDWR);
     }
     atomic_store_explicit(&b->muted, true, memory_order_relaxed);
     reset_ring(b->ring);
-    int rc = greet(b, socket, client_now() + AGAIN_NS, &w, fds);
-    atomic_store_explicit(&b->muted, false, memory_order_relaxed);
-    if (rc || w.status) {
+    int rc = send_hello(b, socket);
+    if (rc) {
+        attach_over(b);
         close(socket);
+    }
+    return rc ? rc : socket;
+}
+
+void attach_over(struct berth *b)
+{
+    atomic_store_explicit(&b->muted, false, memory_order_relaxed);
+}
+
+int attach_end(struct berth *b, int socket)
+{
+    struct attach_welcome w;
+    int fds[ATTACH_WELCOME_FDS];
+    int rc = receive_welcome(socket, &w, fds);
+    if (rc || w.status) {
         return rc ? rc : w.status == BERTH_ERESTART || w.status == BERTH_EFORMAT ? 0 : w.status;
     }
     /* The files are the ones that are mapped, or the session does not go on. Its pin file stays mapped as it is: that
@@ -364,7 +392,6 @@ int attach_again(struct berth *b)
     close_fds(fds, FD_DOORBELL);
     if (!same) {
         close_fds(fds, ATTACH_WELCOME_FDS);
-        close(socket);
         return 0;
     }
     take_over(b, socket, fds[FD_DOORBELL]);

@@ -6,14 +6,17 @@
  *
  * Conventions. A call returns 0 or a positive count, or a negative error: an errno value, or one of enum
  * berth_error_code beyond -4095; berth_error() has the name, the number, a sentence and figures. Output parameters are
- * written only on success. Deadlines are absolute CLOCK_MONOTONIC nanoseconds, or BERTH_NOW, or BERTH_FOREVER. Sizes
- * are bytes. Unknown flags are refused with -EINVAL, those reserved for later versions with -EOPNOTSUPP. Option
- * structures begin with their size, set it to sizeof. A handle serves many threads; any thread may release any view.
- * After fork the child's copy of a handle answers BERTH_EFORKED: open another. After a node came back with another
- * pool, or with another lookup, every call on the handle but berth_close and berth_release answers BERTH_ERESTART. A
- * call that asks the node learns of it at once. One that reads what is mapped looks for it ten times a second at most,
- * and so learns within a second after the new node serves; but of gets that find their key, and nothing else, a thread
- * may do 16 more first. Until the node is back what is mapped goes on.
+ * written only on success, unless a call says otherwise. Deadlines are absolute CLOCK_MONOTONIC nanoseconds, or
+ * BERTH_NOW, or BERTH_FOREVER. Where the caller's own node does not answer a call ends 50 ms after its deadline at
+ * most, 100 ms where it asks twice, and -ETIMEDOUT leaves open whether the node does yet what it was asked; memory that
+ * an embedded node or a thread of tcp: writes into is waited for until it is quiet. Sizes are bytes. Unknown flags are
+ * refused with -EINVAL, those reserved for later versions with -EOPNOTSUPP. Option structures begin with their size,
+ * set it to sizeof. A handle serves many threads; any thread may release any view. After fork the child's copy of a
+ * handle answers BERTH_EFORKED: open another. After a node came back with another pool, or with another lookup, every
+ * call on the handle but berth_close and berth_release answers BERTH_ERESTART. A call that asks the node learns of it
+ * at once. One that reads what is mapped looks for it ten times a second at most, and so learns within a second after
+ * the new node serves; but of gets that find their key, and nothing else, a thread may do 16 more first. Until the node
+ * is back what is mapped goes on.
  *
  * Arguments that are the same everywhere: b is an open handle, q an open queue, n the number of elements of the arrays.
  */
@@ -203,20 +206,24 @@ struct berth_put_opts {
  * says that the key is here at that moment, and no more. Members of a group that seal keeps are not waited for. */
 #define BERTH_PUBLISHED 2u
 
-/* Opens a node: "embedded:?pool=256MiB" (a node on a thread of this process, over a region of its own; settings as for
- * berthd, separated by &; replaceable=NAME,.. stands for its [namespace] sections), "unix:PATH", or NULL: $BERTH_NODE,
- * else the first that answers of unix:$XDG_RUNTIME_DIR/berth.sock, unix:/run/berth/berth.sock and
- * unix:/tmp/berth-UID/berth.sock (whose directory has to be this user's alone). "tcp://HOST:PORT" is a node of another
- * host, at the address where it listens for its peers (settings behind a "?", separated by &: cluster=NAME,
- * verify=always | 1/N | lease, peer-trust=network for an address that is no loopback): a client without a node.
- * Whichever member of a fleet is named, objects of all of them are read, into the caller's memory: berth_get_into,
- * berth_get_range, berth_exists, berth_stat, the queues' operations of these names and BERTH_OP_CANCEL, as if with
- * BERTH_PEERS; and berth_namespace. Everything else needs a node on this host: -EOPNOTSUPP. It runs on a thread of this
- * process, until berth_close. Where the fleet's list of members has changed calls say BERTH_ERESTART. "verbs://" is a
- * name of later versions. opts may be NULL. *b is the caller's until berth_close. Any thread.
- * Errors: -EINVAL (name or option), BERTH_ENODE, -EACCES (tcp: another cluster, too), BERTH_EFORMAT, -ENOMEM, -EMFILE,
- * -EOPNOTSUPP, -EUSERS (the node has 1024 sessions, the most that it serves; tcp: 256 clients without a node); embedded
- * also what berthd refuses to start with (-ENOSPC: no room for the pool). berth_error(NULL, ..) has the sentence. */
+/* Opens a node: "embedded:?pool=256MiB" (a node on a thread of this process, over a region of its own; settings as
+ * for berthd, separated by &; replaceable=NAME,.. stands for its [namespace] sections; calls that wait for it do its
+ * work on their own thread, which needs a stack of at least 128 KiB), "unix:PATH", or NULL: $BERTH_NODE, else the
+ * first that answers of unix:$XDG_RUNTIME_DIR/berth.sock, unix:/run/berth/berth.sock and
+ * unix:/tmp/berth-UID/berth.sock (whose directory has to be this user's alone); an empty name is none.
+ * "tcp://HOST:PORT" is a node of another host, at the address where it listens for its peers (settings behind a "?",
+ * separated by &: cluster=NAME, verify=always | 1/N | lease, peer-trust=network for an address that is no loopback):
+ * a client without a node. Whichever member of a fleet is named, objects of all of them are read, into the caller's
+ * memory: berth_get_into, berth_get_range, berth_exists, berth_stat, the queues' operations of these names and
+ * BERTH_OP_CANCEL, as if with BERTH_PEERS; and berth_namespace. Everything else needs a node on this host:
+ * -EOPNOTSUPP. It runs on a thread of this process, until berth_close. Where the fleet's list of members has changed
+ * calls say BERTH_ERESTART. "verbs://" is a name of later versions. opts may be NULL. *b is the caller's until
+ * berth_close. Any thread.
+ * Errors: -EINVAL (name or option), BERTH_ENODE, -EACCES (not permitted; tcp: another cluster, too), BERTH_EFORMAT,
+ * -ENOMEM, -EMFILE, -EOPNOTSUPP (verbs:), -EUSERS (the node has 1024 sessions, the most that it serves; tcp: 256
+ * clients without a node); embedded also what berthd refuses to start with: -EBUSY (another node has the region),
+ * -ENOTEMPTY (its directory has files that are not a node's), -ENOSPC (no room for the pool), -EPERM (the pool can't
+ * be locked), -EADDRINUSE, or the errno of a file. berth_error(NULL, ..) has the sentence. */
 BERTH_API int berth_open(struct berth **b, const char *node, const struct berth_open_opts *opts);
 
 /* Closes a handle: unsealed drafts are aborted, remaining views become invalid, queues must be closed before. Ends an
@@ -228,14 +235,15 @@ BERTH_API void berth_close(struct berth *b);
  * has that id: choose another name), BERTH_ENODE, BERTH_EINDEXFULL, BERTH_EREADONLY (a new name, by a reader). */
 BERTH_API int berth_namespace(struct berth *b, const char *name, uint32_t *ns);
 
-/* Puts an object whole: copies size bytes from data into the pool with their checksum, and seals. data may be NULL for
- * size 0. Where the key exists it is kept (BERTH_KEPT), unless its namespace is replaceable: then readers of this node
- * go over to the new bytes at once and views of the old stay. Other nodes may show a copy of the old for as long as the
- * setting `fresh` says (BERTH_FRESH asks for the newest). Returns 0 or BERTH_KEPT.
+/* Puts an object whole: copies size bytes from data into the pool with their checksum, and seals. data may be NULL
+ * for size 0. Where the key exists it is kept (BERTH_KEPT), unless its namespace is replaceable: then readers of this
+ * node go over to the new bytes at once and views of the old stay. Other nodes may show a copy of the old for as long
+ * as the setting `fresh` says (BERTH_FRESH asks for the newest). Returns 0 or BERTH_KEPT.
  * Errors: -EINVAL (an argument, or the key's namespace id is none of this node), -E2BIG (larger than any object can
- * be; the sentence says the limit), BERTH_EFULL (figures: asked, free, largest, pinned), BERTH_EQUOTA (figures: asked,
- * quota, had), BERTH_EINDEXFULL, BERTH_EREADONLY, BERTH_EHASH, BERTH_ENODE, -ETIMEDOUT (deadline); with BERTH_PUBLISHED
- * also BERTH_EUNPUBLISHED and BERTH_EVERSION: then it has been put all the same. */
+ * be; the sentence says the limit), BERTH_EFULL (figures: asked, free, largest, pinned), BERTH_EQUOTA (figures:
+ * asked, quota, had), BERTH_EINDEXFULL, BERTH_EREADONLY, BERTH_EHASH, BERTH_ENODE, -ETIMEDOUT (deadline; with
+ * figures for want of room, without them the node did not answer in time and may put it yet); with BERTH_PUBLISHED also
+ * BERTH_EUNPUBLISHED and BERTH_EVERSION (it has been removed or replaced since): then it has been put all the same. */
 BERTH_API int berth_put(struct berth *b, struct berth_key key, const void *data, size_t size,
                         const struct berth_put_opts *opts);
 
@@ -243,40 +251,44 @@ BERTH_API int berth_put(struct berth *b, struct berth_key key, const void *data,
  * where the key exists in a namespace that is not replaceable: then there is no draft, d->data is NULL, and seal and
  * abort pass d over, so that a group can be sealed as it was created. Two creators of one key do not disturb each
  * other; the first to seal wins. d->status is BERTH_WRITING where another draft of the key is open, of this client or
- * another; opts->flags BERTH_JOIN waits for that one instead. d is the caller's storage. Errors as berth_put;
- * -ETIMEDOUT also while the other writes; -EAGAIN (too many wait); with BERTH_PUBLISHED BERTH_EUNPUBLISHED: it was
- * kept, and the homes have not said that they hold it. */
+ * another; opts->flags BERTH_JOIN waits for that one instead. d is the caller's storage. Errors: -EINVAL (an
+ * argument, or the key's namespace id is none of this node), -E2BIG (larger than any object can be; the sentence says
+ * the limit), BERTH_EFULL (figures: asked, free, largest, pinned), BERTH_EQUOTA (figures: asked, quota, had),
+ * BERTH_EREADONLY, BERTH_ENODE, BERTH_EFORKED, -ENOMEM, -ETIMEDOUT (no room came, or the other still wrote, by the
+ * deadline), with BERTH_JOIN -EAGAIN (too many wait), with BERTH_PUBLISHED BERTH_EUNPUBLISHED (it was kept, and the
+ * homes have not said that they hold it) and BERTH_EVERSION (others go on putting and removing it). */
 BERTH_API int berth_create(struct berth *b, struct berth_key key, size_t size, const struct berth_put_opts *opts,
                            struct berth_draft *d);
 
-/* Seals n drafts, 1 to BERTH_GROUP_MAX: readers see all of them from one moment on, or none if it fails. Members whose
- * key exists by then are kept (d[i].status), the others become visible together. A member that create has kept is no
- * draft: it is passed over. Returns how many were kept, those included. d[i].data says whether a draft is still there.
- * It is NULL after success and after an error of the node. It stays, and the draft may be sealed again or aborted,
- * after BERTH_ENODE, -ETIMEDOUT, BERTH_EINDEXFULL and -ENOMEM, and where the arguments were wrong: then no draft was
- * touched. A draft with segments has its checksums sent ahead, in the order of the drafts.
+/* Seals n drafts, 1 to BERTH_GROUP_MAX: readers see all of them from one moment on, or none if it fails. Members
+ * whose key exists by then are kept (d[i].status), the others become visible together. A member that create has kept
+ * is no draft: it is passed over. Returns how many were kept, those included. d[i].data says whether a draft is still
+ * there. It is NULL after success and after an error of the node. It stays, and the draft may be sealed again or
+ * aborted, after BERTH_ENODE, -ETIMEDOUT, BERTH_EINDEXFULL and -ENOMEM, and where the arguments were wrong: then no
+ * draft was touched. A draft with segments has its checksums sent ahead, in the order of the drafts.
  * Errors: -EINVAL (count, a key twice in a group, a draft without data that was not kept), BERTH_ESTALE,
- * BERTH_EINDEXFULL, BERTH_EHASH, BERTH_ENODE, BERTH_EUNKNOWN, -ETIMEDOUT, -ENOMEM; of drafts with BERTH_PUBLISHED also
- * BERTH_EUNPUBLISHED and BERTH_EVERSION: then they were sealed all the same. */
+ * BERTH_EINDEXFULL, BERTH_EHASH, BERTH_ENODE, BERTH_EUNKNOWN, -ETIMEDOUT, -ENOMEM; of drafts with BERTH_PUBLISHED
+ * also BERTH_EUNPUBLISHED and BERTH_EVERSION (one was removed or replaced since): they were sealed all the same. */
 BERTH_API int berth_seal(struct berth *b, struct berth_draft *d, size_t n);
 
 /* Gives n drafts back unsealed. A draft without data is passed over. Errors: -EINVAL, BERTH_ENODE (they are given back
  * when the node answers again). */
 BERTH_API int berth_abort(struct berth *b, struct berth_draft *d, size_t n);
 
-/* Pins an object and shows it in place. No system call unless the lookup table is incomplete for this key, but for the
- * look at the node's socket that is due ten times a second at most. flags: BERTH_VERIFY, BERTH_NO_TOUCH, BERTH_LOCAL,
- * BERTH_WAIT, BERTH_PEERS (what is not here is pulled from other nodes), BERTH_FRESH (their newest version). deadline
- * bounds the rare question to the node; BERTH_FOREVER: the handle's time-out. With BERTH_WAIT it bounds the wait, over
- * restarts of the node too; with BERTH_PEERS the whole call, BERTH_NOW asks nobody. Errors: -ENOENT,
- * BERTH_ELINEAGE, BERTH_EPINS, BERTH_EQUOTA, BERTH_ECORRUPT (with VERIFY, or from a peer), BERTH_EFORKED, -EINVAL; with
- * BERTH_WAIT also -ETIMEDOUT, BERTH_EABORTED, BERTH_EDIED, BERTH_ENODE, and -EAGAIN (the node has as many waits as it
- * takes: wait for fewer keys); with BERTH_PEERS also -ETIMEDOUT, BERTH_EUNSURE (the sentence has the member that could
- * not be asked, where it is known), BERTH_ENOTNOW, BERTH_ENODE, BERTH_EREADONLY (another user's node may not be
- * filled), BERTH_EFULL, BERTH_EINDEXFULL, BERTH_EHASH (no room for the copy here: as berth_put has them), -ENOMEM.
- * Room is waited for until the deadline: -ETIMEDOUT with the figures of BERTH_EFULL; with BERTH_FOREVER for a second
- * only, since what keeps it may be what the caller itself has pinned. An owner lends one node `lease-quota` bytes at a
- * time: what is above it is waited for. */
+/* Pins an object and shows it in place. No system call unless the lookup table is incomplete for this key, but for
+ * the look at the node's socket that is due ten times a second at most. flags: BERTH_VERIFY, BERTH_NO_TOUCH,
+ * BERTH_LOCAL, BERTH_WAIT, BERTH_PEERS (what is not here is pulled from other nodes), BERTH_FRESH (their newest
+ * version). deadline bounds the rare question to the node; BERTH_FOREVER: the handle's time-out. With BERTH_WAIT it
+ * bounds the wait, over restarts of the node too; with BERTH_PEERS the whole call, BERTH_NOW asks nobody. Errors:
+ * -ENOENT, BERTH_ELINEAGE, BERTH_EPINS, BERTH_EQUOTA, BERTH_ECORRUPT (with VERIFY, or from a peer), BERTH_EFORKED,
+ * -EINVAL (an argument; with BERTH_PEERS the key's namespace id is none of this node, too: take it from
+ * berth_namespace); with BERTH_WAIT also -ETIMEDOUT, BERTH_EABORTED, BERTH_EDIED, BERTH_ENODE, and -EAGAIN (the node
+ * has as many waits as it takes: wait for fewer keys); with BERTH_PEERS also -ETIMEDOUT, BERTH_EUNSURE (the sentence
+ * has the member that could not be asked, where it is known), BERTH_ENOTNOW, BERTH_ENODE, BERTH_EREADONLY (another
+ * user's node may not be filled), and of the copy here BERTH_EFULL, BERTH_EINDEXFULL, BERTH_EHASH, -ENOMEM. Room is
+ * waited for until the deadline: -ETIMEDOUT with the figures of BERTH_EFULL; with BERTH_FOREVER for a second only,
+ * since what keeps it may be what the caller itself has pinned. An owner lends one node `lease-quota` bytes at a
+ * time, or one object that is larger: what is above it is waited for. */
 BERTH_API int berth_get(struct berth *b, struct berth_key key, struct berth_view *view, unsigned flags,
                         int64_t deadline);
 
@@ -289,9 +301,10 @@ BERTH_API long berth_get_many(struct berth *b, const struct berth_key *keys, siz
                               unsigned flags, int64_t deadline);
 
 /* Copies an object into the caller's memory and releases it. buffer holds size bytes; an object that is larger is
- * -ENOSPC with its size in the error's first figure, nothing is copied. Returns the object's size. flags as berth_get.
- * Errors as berth_get. Where bytes come straight from a peer (tcp:, or an embedded node with BERTH_PEERS) an error may
- * leave some of them in buffer; when the call returns nothing is written there any more. */
+ * -ENOSPC with its size in the error's first figure, nothing is copied. Returns the object's size. flags as
+ * berth_get. Errors as berth_get; -ENOSPC (buffer is too small). Where bytes come straight from a peer (tcp:, or an
+ * embedded node with BERTH_PEERS) an error may leave some of them in buffer; when the call returns nothing is written
+ * there any more. */
 BERTH_API long berth_get_into(struct berth *b, struct berth_key key, void *buffer, size_t size, unsigned flags,
                               int64_t deadline);
 
@@ -302,36 +315,36 @@ struct berth_range {
     void *data;      /* the caller's, size bytes; NULL where size is 0 */
 };
 
-/* Copies n ranges, 1 to BERTH_RANGES_MAX, of one object into the caller's memory, all of one version, and releases it.
- * They may overlap in the object and come in any order. flags as berth_get; BERTH_VERIFY verifies the segments that the
- * ranges touch and no others, of an object without segments all of it. With BERTH_PEERS ranges of an object with
- * segments come alone into memory of an embedded node or a registered buffer, as get_into does: straight, with no room
- * in the pool, and an error may leave some of them. Into other memory, and to verify an object without segments, all of
- * it comes into the pool. Returns the bytes copied. Errors as berth_get; -ERANGE: a range goes beyond the object
- * (figures: the object's size, the range's index, its offset and size). Other errors copy nothing, but on a
- * handle of tcp: as with berth_get_into. There BERTH_OP_GET_RANGE takes at most 1,024 ranges, and with BERTH_VERIFY
- * only such as can be verified alone, else -EOPNOTSUPP. */
+/* Copies n ranges, 1 to BERTH_RANGES_MAX, of one object into the caller's memory, all of one version, and releases
+ * it. They may overlap in the object and come in any order. flags as berth_get; BERTH_VERIFY verifies the segments
+ * that the ranges touch and no others, of an object without segments all of it. With BERTH_PEERS ranges of an object
+ * with segments come alone into memory of an embedded node or a registered buffer, as get_into does: straight, with
+ * no room in the pool, and an error may leave some of them. Into other memory, and to verify an object without
+ * segments, all of it comes into the pool. Returns the bytes copied. Errors as berth_get; -ERANGE (a range goes
+ * beyond the object; figures: the object's size, the range's index, its offset and size), -EOPNOTSUPP (tcp: with
+ * BERTH_VERIFY: ranges of an operation that can't be verified alone). Other errors copy nothing, but on a handle of
+ * tcp: as with berth_get_into. There BERTH_OP_GET_RANGE takes at most 1,024 ranges. */
 BERTH_API long berth_get_range(struct berth *b, struct berth_key key, const struct berth_range *ranges, size_t n,
                                unsigned flags, int64_t deadline);
 
 /* ---- memory that pulls write into ---- */
 
-/* Registers memory of this process with its node: what get_into and get_range with BERTH_PEERS (and their operations of
- * a queue) bring from peers into it is written there straight, with no copy and no room in the pool. Other memory is
- * served by a copy out of the pool as ever, so nothing has to be registered; of an embedded node all memory is as good.
- * data: size bytes that the process has mapped, shared and writable, from offset of fd on, a multiple of 4,096. fd: a
- * memfd on pages of 4 KiB that is sealed with F_SEAL_SHRINK: one that may be cut would be the node's end. It may be
- * closed afterwards. *id names the buffer until berth_buffer_unregister. A destination belongs to the node until the
- * call that names it returns; after BERTH_ENODE or -ETIMEDOUT of such a call it may be written until the buffer is
- * unregistered or the handle closed. Over a restart of the node the library registers it anew. At most 64 buffers of
- * 256 GiB together for a handle.
- * Errors: -EINVAL (also where data is not mapped so, of another file or from another offset on), -EACCES (fd is not
- * open for reading and writing), -EPERM (no seal), -EEXIST (it overlaps another), BERTH_EQUOTA, BERTH_EREADONLY,
- * -EMFILE, -ENOMEM, BERTH_ENODE, BERTH_EFORKED. */
+/* Registers memory of this process with its node: what get_into and get_range with BERTH_PEERS (and their operations
+ * of a queue) bring from peers into it is written there straight, with no copy and no room in the pool. Other memory
+ * is served by a copy out of the pool as ever, so nothing has to be registered; of an embedded node all memory is as
+ * good. data: size bytes that the process has mapped, shared and writable, from offset of fd on, a multiple of 4,096.
+ * fd: a memfd on pages of 4 KiB that is sealed with F_SEAL_SHRINK: one that may be cut would be the node's end. It
+ * may be closed afterwards. *id names the buffer until berth_buffer_unregister. A destination belongs to the node
+ * until the call that names it returns; after BERTH_ENODE or -ETIMEDOUT of such a call it may be written until the
+ * buffer is unregistered or the handle closed. Over a restart of the node the library registers it anew. At most 64
+ * buffers of 256 GiB together for a handle.
+ * Errors: -EINVAL (an argument; data is not mapped so, is of another file or from another offset on), -EACCES (fd is
+ * not open for reading and writing), -EPERM (no seal), -EEXIST (it overlaps another), BERTH_EQUOTA (of buffers: more,
+ * or more bytes, than a handle may have), BERTH_EREADONLY, -EMFILE, -ENOMEM, BERTH_ENODE, BERTH_EFORKED. */
 BERTH_API int berth_buffer_register(struct berth *b, int fd, uint64_t offset, void *data, size_t size, uint32_t *id);
 
 /* Makes size bytes of such memory, zeroed, mapped at *data, and registers them under *id. unregister unmaps them.
- * Errors as berth_buffer_register. */
+ * Errors: -EINVAL, BERTH_EQUOTA, BERTH_EREADONLY, -EMFILE, -ENOMEM, BERTH_ENODE, BERTH_EFORKED. */
 BERTH_API int berth_buffer_alloc(struct berth *b, size_t size, void **data, uint32_t *id);
 
 /* Ends the registration id. Errors: -ENOENT (no such buffer), -EBUSY (a pull writes into it: nothing has changed),
@@ -350,9 +363,10 @@ BERTH_API long berth_prefix(struct berth *b, const struct berth_key *keys, size_
                             unsigned flags, int64_t deadline);
 
 /* Which of n keys are ready to be read: present[i] 1 or 0. Pins nothing, touches nothing. flags: 0 or BERTH_LOCAL.
- * Peers are asked by berth_stat_peers. Returns how many are. Errors: -EINVAL, BERTH_EFORKED. On a handle of tcp: the
- * owners are asked, within the handle's time-out; also BERTH_EUNSURE, BERTH_ENODE, -ETIMEDOUT: then present[] says
- * nothing. */
+ * Peers are asked by berth_stat_peers, one key at a time. Returns how many are. On a handle of tcp: the owners are
+ * asked, within the handle's time-out. There present[i] is 2 where it could not be learned, and the call returns the
+ * first reason: the others' answers stand. Errors: -EINVAL, BERTH_EFORKED, on a handle of tcp: BERTH_EUNSURE,
+ * BERTH_ENOTNOW, BERTH_ENODE, -ETIMEDOUT, -ENOMEM. */
 BERTH_API long berth_exists(struct berth *b, const struct berth_key *keys, size_t n, uint8_t *present, unsigned flags);
 
 /* Releases n views; those whose data is NULL are passed over, so a whole batch can be given. data becomes NULL. Any
@@ -389,9 +403,10 @@ struct berth_stat {
  * fields, the others are 0. Errors: -ENOENT, -EINVAL, BERTH_ENODE, -ETIMEDOUT, there BERTH_EUNSURE, BERTH_ENOTNOW. */
 BERTH_API int berth_stat(struct berth *b, struct berth_key key, struct berth_stat *st);
 
-/* The same, and of a key that is not here what a peer's lease on it says: *st is filled as on a handle of tcp:, where
- * slot_bytes is 0. Nothing comes into the pool. The deadline is that of the whole call. Errors: -ENOENT (it is
- * nowhere), -EINVAL, BERTH_EUNSURE, BERTH_ENOTNOW, BERTH_EREADONLY (another user's node), BERTH_ENODE, -ETIMEDOUT. */
+/* What berth_stat says, and of a key that is not here what a peer's lease on it says: *st is filled as on a handle of
+ * tcp:, where slot_bytes is 0. Nothing comes into the pool. The deadline is that of the whole call. Errors: -ENOENT
+ * (it is nowhere), -EINVAL, BERTH_EUNSURE, BERTH_ENOTNOW, BERTH_EREADONLY (another user's node), BERTH_ENODE,
+ * -ETIMEDOUT. */
 BERTH_API int berth_stat_peers(struct berth *b, struct berth_key key, struct berth_stat *st, int64_t deadline);
 
 /* A key of a listing. */
@@ -423,7 +438,7 @@ BERTH_API long berth_list(struct berth *b, uint32_t ns, const void *prefix, size
  * copy that another node pulled stays there until that node hears of the removal as a home of the key, or has told the
  * key's homes of it again, half of the setting `tombstones` at most; holds on it end with it. In a namespace that is
  * not replaceable don't put other bytes under a key that was removed.
- * Errors: -ENOENT, BERTH_EHELD, BERTH_EVERSION, BERTH_EREADONLY, BERTH_ENODE, BERTH_EUNKNOWN, -ETIMEDOUT. */
+ * Errors: -ENOENT, -EINVAL, BERTH_EHELD, BERTH_EVERSION, BERTH_EREADONLY, BERTH_ENODE, BERTH_EUNKNOWN, -ETIMEDOUT. */
 BERTH_API int berth_remove(struct berth *b, struct berth_key key, const struct berth_version *expected);
 
 /* Holds a key under a label, 1 to 63 bytes: never evicted nor removed until dropped or ttl_ns (0: no end) of real time
@@ -432,7 +447,7 @@ BERTH_API int berth_remove(struct berth *b, struct berth_key key, const struct b
  * BERTH_EINDEXFULL, BERTH_EREADONLY, BERTH_ENODE, BERTH_EUNKNOWN, -ETIMEDOUT. */
 BERTH_API int berth_hold(struct berth *b, struct berth_key key, const char *label, int64_t ttl_ns);
 
-/* Drops a hold. Errors: -ENOENT (no such key or label), BERTH_EREADONLY, BERTH_ENODE, BERTH_EUNKNOWN, -ETIMEDOUT. */
+/* Drops a hold. Errors: -ENOENT (key or label), -EINVAL, BERTH_EREADONLY, BERTH_ENODE, BERTH_EUNKNOWN, -ETIMEDOUT. */
 BERTH_API int berth_drop(struct berth *b, struct berth_key key, const char *label);
 
 /* What berth_query is to report. */
@@ -449,7 +464,7 @@ BERTH_API int berth_query(struct berth *b, enum berth_question what, const struc
 
 /* Ends the processes that pin a key's object, or one that was removed or replaced and waits for them, by SIGKILL
  * through their pidfds, and nothing else: a pin can't be taken from a living reader. Returns how many were signalled.
- * The caller's own process is passed over. Errors: -ENOENT, BERTH_EREADONLY, BERTH_ENODE. */
+ * The caller's own process is passed over. Errors: -ENOENT, -EINVAL, BERTH_EREADONLY, BERTH_ENODE. */
 BERTH_API int berth_revoke(struct berth *b, struct berth_key key);
 
 /* ---- asynchronous ---- */
@@ -556,9 +571,9 @@ BERTH_API void berth_queue_close(struct berth_queue *q);
  * Never fails. */
 BERTH_API int berth_queue_fd(struct berth_queue *q);
 
-/* Submits n operations in order; those of one queue with an effect are applied in the order of submission. Returns how
- * many were taken, fewer than n when the queue or the ring is full; BERTH_EBUSY_RING if none could be. An operation
- * with bad arguments is taken and completes with its error. Errors: -EINVAL, BERTH_EFORKED. Any thread. */
+/* Submits n operations in order; those of one queue with an effect are applied in the order of submission. Returns
+ * how many were taken, fewer than n when the queue or the ring is full. An operation with bad arguments is taken and
+ * completes with its error. Errors: -EINVAL, BERTH_EFORKED, BERTH_EBUSY_RING (none could be taken). Any thread. */
 BERTH_API int berth_submit(struct berth_queue *q, struct berth_op *ops, size_t n);
 
 /* Takes up to max completed operations, waiting for the first until deadline. Returns how many; 0 when the deadline
@@ -572,7 +587,8 @@ struct berth_error_info {
     int code;           /* negative */
     const char *name;   /* "BERTH_EFULL", "ENOENT" */
     char sentence[256]; /* what happened and what to do */
-    uint64_t figure[4]; /* BERTH_EFULL, -ETIMEDOUT for want of room: bytes asked, free, largest free run, pinned */
+    uint64_t figure[4]; /* BERTH_EFULL, -ETIMEDOUT for want of room: bytes asked, free, largest free run, pinned;
+                           BERTH_EQUOTA: asked, quota, had; -ENOSPC of get_into, -ERANGE: as the call says */
 };
 
 /* The calling thread's last error on any handle; b may be NULL. Returns its code, 0 if there was none.
@@ -593,9 +609,9 @@ BERTH_API uint64_t berth_copy(void *dst, const void *src, size_t n);
 /* XXH3-64 of the n bytes of data, as checksum fields have it. */
 BERTH_API uint64_t berth_checksum(const void *data, size_t n);
 
-/* Parses a size from text: digits with optional fraction or exponent, optional blanks, and a unit: K M G T and KiB MiB
- * GiB TiB are binary, KB MB GB TB decimal, in any case, B or nothing is bytes. 0, -EINVAL (empty, no digits, unknown
- * unit, negative, no whole number of bytes), -ERANGE. */
+/* Parses a size from text: digits with optional fraction or exponent, optional blanks, and a unit: K M G T and KiB
+ * MiB GiB TiB are binary, KB MB GB TB decimal, in any case, B or nothing is bytes. Errors: -EINVAL (empty, no digits,
+ * unknown unit, negative, no whole number of bytes), -ERANGE (it has more than 64 bits). */
 BERTH_API int berth_parse_size(const char *text, uint64_t *bytes);
 
 /* "major.minor.patch" of the library. */

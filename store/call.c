@@ -10,8 +10,11 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The node answers at the deadline; this much later its answer is no longer waited for. */
-#define DEADLINE_SLACK_NS INT64_C(200000000)
+/* The node answers at the deadline, and says more than that it is over: what was found, how much room there is. On its
+ * way that takes a while, and a node that does not answer at all, because it is stopped, is waited for as long: a fifth
+ * of the time that there was, within these. */
+#define SLACK_MIN_NS INT64_C(10000000)
+#define SLACK_MAX_NS INT64_C(50000000)
 
 int calls_init(struct berth *b)
 {
@@ -24,7 +27,7 @@ int calls_init(struct berth *b)
     e->next_limit = INT64_MAX;
     e->spin_ns = CALL_SPIN_NS;
     e->few_cpus = sysconf(_SC_NPROCESSORS_ONLN) <= 2;
-    e->socket = e->wake_fd = e->doorbell = FD_NONE;
+    e->socket = e->wake_fd = e->doorbell = e->joining = FD_NONE;
     return 0;
 }
 
@@ -50,6 +53,11 @@ struct call *call_new(enum msg_op op, size_t bytes)
     return c;
 }
 
+static int64_t slack(int64_t left)
+{
+    return left / 5 < SLACK_MIN_NS ? SLACK_MIN_NS : left / 5 < SLACK_MAX_NS ? left / 5 : SLACK_MAX_NS;
+}
+
 void call_deadline(struct berth *b, struct call *c, int64_t deadline)
 {
     int64_t now = client_now();
@@ -59,9 +67,26 @@ void call_deadline(struct berth *b, struct call *c, int64_t deadline)
         return;
     }
     bool none = deadline <= 0;
+    int64_t more = slack(deadline > now ? deadline - now : 0);
     c->limit = none ? now + b->timeout_ns : (deadline > now ? deadline : now);
-    c->limit = none || c->limit > INT64_MAX - DEADLINE_SLACK_NS ? c->limit : c->limit + DEADLINE_SLACK_NS;
+    c->limit = none || c->limit > INT64_MAX - more ? c->limit : c->limit + more;
     c->limit_code = none ? BERTH_ENODE : -ETIMEDOUT;
+}
+
+void call_until(struct call *c, int64_t deadline)
+{
+    int64_t now = client_now();
+    if (deadline > BERTH_NOW && deadline < INT64_MAX - SLACK_MAX_NS) {
+        c->limit = (deadline > now ? deadline : now) + SLACK_MAX_NS;
+        c->limit_code = -ETIMEDOUT;
+    }
+}
+
+bool call_lock(pthread_mutex_t *lock, int64_t deadline)
+{
+    struct timespec until = {.tv_sec = deadline / 1000000000, .tv_nsec = deadline % 1000000000};
+    return (deadline == BERTH_FOREVER ? pthread_mutex_lock(lock)
+                                      : pthread_mutex_clocklock(lock, CLOCK_MONOTONIC, &until)) == 0;
 }
 
 /* ---- the list ---- */
@@ -113,7 +138,7 @@ static struct call *list_find(struct calls *e, uint64_t id)
 
 /* The node sets node_sleeping, then looks at the ring once more; here the ring was filled first. One of the two sees
  * the other. Taking the flag down spares the callers that come before the node is awake another bell. */
-static void ring_bell(struct berth *b)
+void calls_bell(struct berth *b)
 {
     atomic_thread_fence(memory_order_seq_cst);
     if (atomic_load_explicit(&b->ring->node_sleeping, memory_order_relaxed) &&
@@ -144,8 +169,8 @@ void calls_push(struct berth *b)
         pushed = true;
     }
     e->unsent = c;
-    if (pushed) {
-        ring_bell(b);
+    if (pushed && !e->quiet) {
+        calls_bell(b);
     }
 }
 
@@ -387,7 +412,7 @@ int calls_resume(struct berth *b)
     e->unsent = e->first;
     e->next_limit = 0;
     calls_push(b);
-    ring_bell(b);
+    calls_bell(b);
     return 0;
 }
 
@@ -411,11 +436,16 @@ static bool is_finished(void *arg)
 
 int call_run(struct berth *b, struct call *c, struct call_result *r, call_take *take, void *arg)
 {
+    int cancel;
     *r = (struct call_result){.take = take, .arg = arg};
+    berth_unasked("");                                       /* of an earlier call */
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel); /* a cancelled thread would keep the lock */
     c->done = finish;
     c->arg = r;
     pthread_mutex_lock(&b->lock);
+    b->calls.quiet = b->server != NULL; /* who waits does the node's work, or rings before it sleeps */
     int rc = call_submit(b, c);
+    b->calls.quiet = false;
     if (rc) {
         r->status = take ? take(b, arg, rc, NULL, 0) : rc;
     }
@@ -423,5 +453,6 @@ int call_run(struct berth *b, struct call *c, struct call_result *r, call_take *
     if (rc == 0) {
         calls_wait(b, r, is_finished, r, INT64_MAX);
     }
+    pthread_setcancelstate(cancel, NULL);
     return r->status;
 }

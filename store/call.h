@@ -73,13 +73,17 @@ struct calls {
     uint64_t last_id;
     int64_t next_limit; /* no call is to be given up before */
     int64_t down_since, next_try, backoff;
+    struct kept_fd joining; /* DOWN, the one who leads': the node's answer is awaited on it .. */
+    int64_t join_until;     /* .. until then */
     unsigned count;
     _Atomic unsigned quick; /* of these, which the node answers without another one */
     bool few_cpus;          /* two or one: spinning for another node's answer takes the CPU that it needs */
     struct waiter *waiters;
     const void *leading; /* what the one who leads waits for */
-    bool dozing;         /* and whether it is in poll, until .. */
+    bool dozing;         /* and whether it is in poll, .. */
+    bool driving;        /* .. or does the node's work, until .. */
     int64_t look;        /* .. this */
+    bool quiet;          /* what is pushed now needs no bell: who pushes waits for it */
     struct ring_end requests;
     struct kept_fd socket, wake_fd, doorbell;
 
@@ -103,6 +107,13 @@ static inline struct msg_head *call_head(struct call *c)
 
 /* For one that may wait at the node: until the caller's deadline. */
 void call_deadline(struct berth *b, struct call *c, int64_t deadline);
+
+/* For one that the node answers as soon as it can, whatever the deadline is: the caller waits no longer than that, or
+ * than a moment where it is over. BERTH_NOW, BERTH_FOREVER: the handle's time-out. */
+void call_until(struct call *c, int64_t deadline);
+
+/* A lock that may be held while a call is made: whether it was had in time. */
+bool call_lock(pthread_mutex_t *lock, int64_t deadline);
 
 /* Under the lock: the engine has it from here. 0, or the error for which no request can be sent now: then it is freed.
  */
@@ -134,6 +145,8 @@ bool calls_drain(struct berth *b);
 bool calls_lost(const struct berth *b);
 /* Under the lock: whoever leads looks again, if it dozes. */
 void calls_poke(struct berth *b);
+/* Wakes the node, if it sleeps. */
+void calls_bell(struct berth *b);
 /* Under the lock: moves unsent calls into the ring, as many as fit. */
 void calls_push(struct berth *b);
 /* Under the lock: gives up what has waited long enough. */

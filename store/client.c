@@ -175,7 +175,7 @@ int client_fail_reply(const struct berth *b, const struct call_result *r)
     } else if (r->status == -EINVAL && r->reply.head.op == MSG_SEAL) {
         return berth_fail(-EINVAL, "two drafts of the group have the same key, or are the same draft");
     } else if (r->status == -EINVAL && (r->reply.head.op == MSG_PUT || r->reply.head.op == MSG_CREATE)) {
-        return berth_fail(-EINVAL, "the node has no namespace with the key's id: take the id from berth_namespace");
+        return berth_fail(-EINVAL, NO_NAMESPACE);
     } else if (r->status == BERTH_EREADONLY) {
         return client_fail_readonly(b);
     } else {
@@ -263,6 +263,7 @@ static void drop_fds(struct berth *b)
     fd_drop(&b->calls.wake_fd);
     fd_drop(&b->calls.doorbell);
     fd_drop(&b->calls.socket);
+    fd_drop(&b->calls.joining);
 }
 
 /* Whatever stage opening has reached. */
@@ -311,6 +312,7 @@ static const char *why_unreachable(int error)
 {
     return error == ENOENT         ? "the socket does not exist"
            : error == ECONNREFUSED ? "nobody listens at the socket"
+           : error == EAGAIN       ? "it takes no connection in time"
                                    : strerror(error);
 }
 
@@ -320,7 +322,7 @@ static int connect_path(struct berth *b, const char *path)
     if (n < 1 || n >= (int)sizeof b->path) {
         return berth_fail(-EINVAL, "a socket path of %d bytes: 1 to %zu are possible", n, sizeof b->path - 1);
     }
-    int fd = attach_connect(b->path, 0);
+    int fd = attach_connect(b->path, b->timeout_ns);
     if (fd == -EMFILE || fd == -ENFILE) {
         return attach_fail_descriptors(fd);
     }
@@ -339,7 +341,7 @@ static int connect_default(struct berth *b)
     const char *denied = NULL;
     unsigned n = where_sockets(list);
     for (unsigned i = 0; i < n; i++) {
-        int fd = where_trusted(list[i]) ? attach_connect(list[i], 0) : -ENOENT;
+        int fd = where_trusted(list[i]) ? attach_connect(list[i], b->timeout_ns) : -ENOENT;
         if (fd >= 0) {
             memcpy(b->path, list[i], sizeof b->path);
             return fd;
@@ -374,7 +376,7 @@ static int start_embedded(struct berth *b, const char *settings)
 /* A connected socket to the node of this name. */
 static int reach(struct berth *b, const char *node)
 {
-    if (!node || !*node) {
+    if (!node) {
         return connect_default(b);
     }
     if (strncmp(node, "embedded:", 9) == 0) {
@@ -409,7 +411,13 @@ int berth_open(struct berth **out, const char *node, const struct berth_open_opt
                                             : berth_fail(rc, "no memory for the handle: %s", berth_error_text(rc));
         goto fail;
     }
-    node = node && *node ? node : getenv("BERTH_NODE");
+    bool given = node != NULL;
+    node = given ? node : getenv("BERTH_NODE");
+    if (node && !*node) {
+        rc = berth_fail(-EINVAL, "%s is empty: name a node (unix:, tcp:, embedded:), or leave it out for the default",
+                        given ? "the node's name" : "$BERTH_NODE");
+        goto fail;
+    }
     if (node && strncmp(node, "tcp://", 6) == 0) {
         rc = remote_attach(b, node);
         if (rc) {

@@ -121,14 +121,19 @@ bool client_keeps(const struct berth *b, uint32_t ns);
 void buffers_close(struct berth *b);
 
 /* attach.c: hello, welcome, mappings. On an error the sentence is recorded. */
-/* limit_ns: how long it may wait in the node's queue; 0: no end. */
+/* limit_ns: how long it may wait in the node's queue; -EAGAIN: in vain. */
 int attach_connect(const char *path, int64_t limit_ns);
 int attach_first(struct berth *b, int socket);
 void attach_unmap(struct berth *b);
 /* Records that no descriptor is left, here or in the system; returns the error. */
 int attach_fail_descriptors(int error);
-/* One try to go on with the session: 1: the session goes on; 0: it does not, the pool is another; -EBADF: the handle's
- * descriptors are gone; another negative one: not now. */
-int attach_again(struct berth *b);
+/* One try to go on with the session, in two halves that both wait for nothing: whoever leads has others' deadlines to
+ * look after meanwhile. attach_begin connects and says hello: a socket, which is the caller's and becomes readable when
+ * the node answers; -EBADF: the handle's descriptors are gone; another negative one: not now. attach_end: 1: the
+ * session goes on, and the socket is the handle's; 0: it does not, the pool is another; -EAGAIN: no answer is there
+ * yet; another negative one: not now. attach_over after every end of a try. */
+int attach_begin(struct berth *b);
+int attach_end(struct berth *b, int socket);
+void attach_over(struct berth *b);
 
 #endif

@@ -20,6 +20,7 @@ static const struct {
 /* A sentence that is empty stands for berth_error_text's. */
 static __thread struct berth_error_info last;
 static __thread char unasked[64];
+static __thread bool nameless;
 
 int berth_fail_plain(int code)
 {
@@ -29,13 +30,27 @@ int berth_fail_plain(int code)
     if (code == BERTH_EUNSURE && unasked[0]) {
         snprintf(last.sentence, sizeof last.sentence,
                  "member '%s', which may have it, can't be reached: whether it exists is not known", unasked);
+    } else if (code == -ETIMEDOUT && unasked[0]) {
+        snprintf(last.sentence, sizeof last.sentence,
+                 "it did not come in time: member '%s', which may have it, can't be reached", unasked);
+    } else if (code == -EINVAL && nameless) {
+        snprintf(last.sentence, sizeof last.sentence, "%s", NO_NAMESPACE);
     }
+    nameless = false;
     return code;
 }
 
 void berth_unasked(const char *name)
 {
-    snprintf(unasked, sizeof unasked, "%s", name);
+    unasked[0] = '\0';
+    if (*name) {
+        snprintf(unasked, sizeof unasked, "%s", name);
+    }
+}
+
+void berth_unknown_namespace(bool is)
+{
+    nameless = is;
 }
 
 int berth_fail(int code, const char *format, ...)

@@ -349,7 +349,8 @@ struct msg_pull_record {               /* PULL with RECORD: msg_pull_record[coun
 };
 _Static_assert(sizeof(struct msg_pull_record) == 184, "pull record");
 
-/* The end of the reply to a PULL or STAT where a key has BERTH_EUNSURE and it is known of whom. The message is so much
+/* The end of the reply to a PULL or STAT where a key has BERTH_EUNSURE, or -ETIMEDOUT for want of a member, and it is
+ * known of whom. The message is so much
  * longer than it would be without, which no other length is. */
 struct msg_unasked {
     char name[64]; /* of a member that could not be asked, padded with 0 */

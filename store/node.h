@@ -323,8 +323,9 @@ const char *node_namespace_numbered(const struct node *n);
 /* Whether a put replaces in this namespace (names_replaceable). */
 bool node_namespace_replaceable(const struct node *n, uint32_t ns);
 
-/* Whether any known namespace is replaceable. */
-bool node_replaces(const struct node *n);
+/* Which known namespaces are replaceable: the sum, modulo 2^64, of the XXH3-64 of their names. 0: none. Nodes among
+ * whose sums there are two are told apart by it, whatever order their namespaces came in. */
+uint64_t node_replaceable(const struct node *n);
 
 /* What a user needs to see why an object of this size finds no room: slot bytes asked, free, in the largest free run,
  * and in use by readers, peers' leases included. */

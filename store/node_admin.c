@@ -299,6 +299,16 @@ bool node_namespace_replaceable(const struct node *n, uint32_t ns)
     return names_replaceable(n, ns);
 }
 
+uint64_t node_replaceable(const struct node *n)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < n->n_names; i++) {
+        const struct names *x = &n->names[i];
+        sum += x->flags & NAMESPACE_REPLACEABLE ? XXH3_64bits(x->name, strlen(x->name)) : 0;
+    }
+    return sum;
+}
+
 static struct names *names_named(const struct node *n, const char *name, size_t size)
 {
     for (uint32_t i = 0; i < n->n_names; i++) {

@@ -99,13 +99,3 @@ bool node_objects_next(const struct node *n, uint64_t *cursor, uint8_t *buf, str
     }
     return tombs_next(n, cursor, buf, out);
 }
-
-bool node_replaces(const struct node *n)
-{
-    for (uint32_t i = 0; i < n->n_names; i++) {
-        if (n->names[i].flags & NAMESPACE_REPLACEABLE) {
-            return true;
-        }
-    }
-    return false;
-}

@@ -26,15 +26,20 @@ static uint32_t search(struct berth *b, struct client_thread *t, uint32_t slot, 
     return PIN_NONE;
 }
 
+#define GROW_NS INT64_C(1000000000) /* a node that says nothing is not waited for by a get without a deadline */
+
 /* Another segment, usable once the node has acknowledged it: before that a scan would not look there. */
 static bool grow(struct berth *b, uint32_t seen)
 {
-    pthread_mutex_lock(&b->grow_lock);
+    if (!call_lock(&b->grow_lock, berth_deadline(GROW_NS))) {
+        return false;
+    }
     uint32_t entries = atomic_load_explicit(&b->pin_entries, memory_order_acquire);
     if (entries == seen && entries < PINS_CAPACITY) {
         struct call *c = call_new(MSG_GROW, sizeof(struct msg_grow));
         struct call_result r;
         if (c) {
+            call_until(c, berth_deadline(GROW_NS));
             ((struct msg_grow *)c->message)->entries = 2 * entries < PINS_CAPACITY ? 2 * entries : PINS_CAPACITY;
             if (call_run(b, c, &r, NULL, NULL) >= 0 && r.reply.counter > entries && r.reply.counter <= PINS_CAPACITY) {
                 entries = (uint32_t)r.reply.counter;

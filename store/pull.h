@@ -28,8 +28,8 @@ struct pull_place {
     uint64_t buffer, to; /* as in msg_pull; to: of the first byte */
     uint64_t attachment; /* that a registered one is of */
 };
-/* Whether these bytes are such memory: then where. May ask the node. */
-bool pull_place(struct berth *b, const void *data, uint64_t size, struct pull_place *out);
+/* Whether these bytes are such memory: then where. May ask the node, until the deadline. */
+bool pull_place(struct berth *b, const void *data, uint64_t size, int64_t deadline, struct pull_place *out);
 
 /* What a read copies out of an object: all of it into size bytes at buffer, or n ranges. */
 struct pull_out {
@@ -38,7 +38,7 @@ struct pull_out {
     const struct berth_range *ranges; /* NULL: all */
     size_t n;
 };
-bool pull_out_place(struct berth *b, const struct pull_out *o, struct pull_place *out);
+bool pull_out_place(struct berth *b, const struct pull_out *o, int64_t deadline, struct pull_place *out);
 /* The same of one key into a place. Memory of the node's own process is written until it answers: it is not given up
  * before. */
 struct call *pull_build_into(struct berth *b, const struct berth_key *key, const struct pull_out *o,

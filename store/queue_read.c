@@ -94,7 +94,8 @@ static struct call *build_read_pull(struct berth_queue *q, struct berth_op *op)
     }
     struct pull_place place;
     struct pull_out o = out_of(op);
-    if (op->opcode != BERTH_OP_GET && !(op->reserved[3] & INTO_POOL) && pull_out_place(q->b, &o, &place)) {
+    if (op->opcode != BERTH_OP_GET && !(op->reserved[3] & INTO_POOL) &&
+        pull_out_place(q->b, &o, op->deadline ? op->deadline : BERTH_FOREVER, &place)) {
         return pull_build_into(q->b, &op->key, &o, &place, pull_flags(op), op->deadline);
     }
     return pull_build(q->b, &op->key, NULL, 1, pull_flags(op), false, op->deadline, &taken);

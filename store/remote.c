@@ -48,8 +48,9 @@ static struct call *build(struct berth *b, uint32_t bytes, uint32_t count, const
     struct call *c = call_new(MSG_PULL, bytes);
     if (c) {
         struct msg_pull *m = (struct msg_pull *)c->message;
-        m->flags = (uint16_t)((flags & BERTH_VERIFY ? MSG_PULL_VERIFY : 0) | (flags & BERTH_WAIT ? MSG_PULL_WAIT : 0) |
-                              (flags & BERTH_FRESH ? MSG_PULL_FRESH : 0));
+        m->flags =
+            (uint16_t)((flags & BERTH_VERIFY ? MSG_PULL_VERIFY : 0) | (flags & BERTH_WAIT ? MSG_PULL_WAIT : 0) |
+                       (flags & BERTH_FRESH ? MSG_PULL_FRESH : 0) | (flags & PULL_WANT_RECORD ? MSG_PULL_RECORD : 0));
         m->lineage = b->lineage;
         m->count = count;
         m->kind = MSG_PULL_BUFFER;
@@ -276,26 +277,42 @@ long remote_get_range(struct berth *b, const struct berth_key *key, const struct
 
 /* ---- exists ---- */
 
+#define NOT_KNOWN 2
+
+static long take_present(const struct msg_pulled *pulled, uint32_t n, uint8_t *present, int *why)
+{
+    long found = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        int status = pulled[i].status;
+        present[i] = status == 0 ? 1 : status == -ENOENT ? 0 : NOT_KNOWN;
+        *why = present[i] == NOT_KNOWN && *why == 0 ? status : *why;
+        found += status == 0;
+    }
+    return found;
+}
+
+/* One key that can't be learned about keeps no other from its answer; a request that fails as a whole ends it. */
 long remote_exists(struct berth *b, const struct berth_key *keys, size_t n, uint8_t *present)
 {
     struct msg_pulled pulled[MSG_PULL_KEYS];
     int64_t deadline = berth_deadline(b->timeout_ns);
     long found = 0;
+    int why = 0;
     uint32_t taken = 0;
     for (size_t i = 0; i < n; i += taken) {
         uint32_t part = n - i < MSG_PULL_KEYS ? (uint32_t)(n - i) : MSG_PULL_KEYS;
         struct call *c = build_probe(b, keys + i, part, deadline, &taken);
-        int rc = pull_run(b, c, taken, pulled);
-        for (uint32_t k = 0; rc == 0 && k < taken; k++) {
-            present[i + k] = pulled[k].status == 0;
-            found += pulled[k].status == 0;
-            rc = pulled[k].status < 0 && pulled[k].status != -ENOENT ? pulled[k].status : 0;
-        }
+        int rc = pull_run(b, c, taken, pulled), before = why;
         if (rc) {
-            return berth_fail_plain(rc);
+            memset(present + i, NOT_KNOWN, n - i);
+            return berth_fail_plain(why ? why : rc);
+        }
+        found += take_present(pulled, taken, present + i, &why);
+        if (why && !before) {
+            berth_fail_plain(why); /* at once: it names the member that this look missed */
         }
     }
-    return found;
+    return why ? why : found;
 }
 
 int remote_namespace(const char *name, uint32_t *ns)
@@ -356,9 +373,10 @@ int remote_check_op(struct berth *b, const struct berth_op *op)
 
 struct call *remote_build_read(struct berth *b, const struct berth_op *op)
 {
+    unsigned flags = op->flags | (op->record ? PULL_WANT_RECORD : 0);
     return op->opcode == BERTH_OP_GET_RANGE
-               ? build_ranges(b, &op->key, op->ranges, (uint32_t)op->n, op->flags, op->deadline)
-               : build_into(b, &op->key, op->data, op->size, op->flags, op->deadline);
+               ? build_ranges(b, &op->key, op->ranges, (uint32_t)op->n, flags, op->deadline)
+               : build_into(b, &op->key, op->data, op->size, flags, op->deadline);
 }
 
 long remote_result(const struct berth_op *op, const struct msg_pulled *p)

@@ -1,6 +1,7 @@
 /* wait.c: waiting for replies: one thread leads and completes everybody's calls, the others sleep. */
 #include "store/call.h"
 #include "store/client.h"
+#include "store/shell/server.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -14,8 +15,10 @@
 
 #define SPIN_MIN_NS INT64_C(2000)
 #define ROOM_NS INT64_C(1000000) /* nobody rings when the request ring gets room: look again after this */
+#define DRIVE_NS INT64_C(1000000000)
 #define BACKOFF_FIRST_NS INT64_C(2000000)
 #define BACKOFF_MAX_NS INT64_C(200000000)
+#define JOIN_NS INT64_C(2000000000) /* how long one try to attach again waits for the node's answer */
 
 static struct timespec to_timespec(int64_t ns)
 {
@@ -51,6 +54,9 @@ bool calls_lost(const struct berth *b)
 void calls_poke(struct berth *b)
 {
     uint64_t one = 1;
+    if (b->calls.driving) {
+        server_poke(b->server);
+    }
     if (b->calls.dozing && !calls_lost(b) && write(b->calls.wake_fd.fd, &one, sizeof one) < 0) {
         return; /* full: poll returns anyway */
     }
@@ -158,8 +164,9 @@ static int64_t next_look(const struct calls *e, int64_t until, int64_t now)
     if (e->state == CALLS_UP && e->unsent && now + ROOM_NS < until) {
         until = now + ROOM_NS;
     }
-    if (e->state == CALLS_DOWN && e->next_try < until) {
-        until = e->next_try;
+    if (e->state == CALLS_DOWN) {
+        int64_t join = e->joining.fd < 0 ? e->next_try : e->join_until;
+        until = join < until ? join : until;
     }
     return e->broken ? now : until;
 }
@@ -233,7 +240,7 @@ static void doze(struct berth *b, bool (*ready)(void *arg), void *arg, int64_t u
     int64_t now = client_now();
     int64_t look = begin_doze(b, until, now);
     struct pollfd fds[2] = {{.fd = e->wake_fd.fd, .events = POLLIN},
-                            {.fd = e->state == CALLS_UP ? e->socket.fd : -1, .events = POLLIN}};
+                            {.fd = e->state == CALLS_UP ? e->socket.fd : e->joining.fd, .events = POLLIN}};
     if (!reply_there(e) && !ready(arg)) {
         struct timespec ts = to_timespec(look - now);
         ppoll(fds, 2, look == INT64_MAX ? NULL : &ts, NULL);
@@ -242,19 +249,45 @@ static void doze(struct berth *b, bool (*ready)(void *arg), void *arg, int64_t u
     if (fds[0].revents) {
         calls_quiet(b);
     }
-    if (fds[1].revents) {
+    if (fds[1].revents && e->state == CALLS_UP) {
         look_at_socket(b);
     }
+}
+
+/* What a try to attach again has come to: as attach_end has it, or -EAGAIN while it is under way. */
+static int join_step(struct berth *b, int64_t now)
+{
+    struct calls *e = &b->calls;
+    if (e->joining.fd < 0) {
+        int rc = now < e->next_try ? -EAGAIN : attach_begin(b);
+        if (rc < 0) {
+            return rc == -EAGAIN && now >= e->next_try ? -ECONNREFUSED : rc; /* its queue is full */
+        }
+        fd_keep(&e->joining, rc);
+        e->join_until = now + JOIN_NS;
+        return -EAGAIN;
+    }
+    int rc = fd_is_ours(&e->joining) ? attach_end(b, e->joining.fd) : -ECONNRESET;
+    if (rc == -EAGAIN && now < e->join_until) {
+        return rc;
+    }
+    attach_over(b);
+    if (rc == 1) {
+        e->joining = FD_NONE;
+    } else {
+        fd_drop(&e->joining);
+    }
+    return rc == -EAGAIN ? -ETIMEDOUT : rc;
 }
 
 /* Bounded by each call's own limit: there is no end to trying. */
 static void reconnect(struct berth *b, int64_t now)
 {
     struct calls *e = &b->calls;
-    if (e->state != CALLS_DOWN || now < e->next_try) {
+    int rc = e->state == CALLS_DOWN ? join_step(b, now) : -EAGAIN;
+    if (rc == -EAGAIN) {
         return;
     }
-    int rc = attach_again(b);
     pthread_mutex_lock(&b->lock);
     if (rc == 1) {
         ring_request_producer(&e->requests, b->ring);
@@ -290,6 +323,50 @@ static void tend(struct berth *b)
     pthread_mutex_unlock(&b->lock);
 }
 
+/* ---- doing the node's work ---- */
+
+struct driven {
+    struct berth *b;
+    bool (*ready)(void *arg);
+    void *arg;
+};
+
+static bool drive_over(void *arg)
+{
+    const struct driven *d = arg;
+    return reply_there(&d->b->calls) || d->ready(d->arg);
+}
+
+static void set_driving(struct berth *b, bool driving)
+{
+    pthread_mutex_lock(&b->lock);
+    b->calls.driving = driving;
+    pthread_mutex_unlock(&b->lock);
+}
+
+/* An embedded node whose thread sleeps: who waits does its work. Now and then a look whether the node has hung up,
+ * which nothing else would show here. */
+static bool drive(struct berth *b, bool (*ready)(void *arg), void *arg, int64_t until)
+{
+    struct calls *e = &b->calls;
+    struct driven d = {.b = b, .ready = ready, .arg = arg};
+    if (!b->server || e->state != CALLS_UP) {
+        return false;
+    }
+    int64_t now = client_now();
+    pthread_mutex_lock(&b->lock);
+    int64_t look = next_look(e, until, now);
+    e->look = look = look < now + DRIVE_NS ? look : now + DRIVE_NS;
+    e->driving = true;
+    pthread_mutex_unlock(&b->lock);
+    bool drove = server_drive(b->server, drive_over, &d, look);
+    set_driving(b, false);
+    if (drove && client_now() >= look) {
+        look_at_socket(b);
+    }
+    return drove;
+}
+
 static void set_leading(struct berth *b, const void *key)
 {
     pthread_mutex_lock(&b->lock);
@@ -306,6 +383,11 @@ static void lead(struct berth *b, bool (*ready)(void *arg), void *arg, int64_t u
         if (until != INT64_MAX && client_now() >= until) {
             return;
         }
+        if (drive(b, ready, arg, until)) {
+            tend(b);
+            continue;
+        }
+        calls_bell(b);
         if (!spin(b, until)) {
             doze(b, ready, arg, until);
             tend(b);
@@ -316,6 +398,8 @@ static void lead(struct berth *b, bool (*ready)(void *arg), void *arg, int64_t u
 void calls_wait(struct berth *b, const void *key, bool (*ready)(void *arg), void *arg, int64_t until)
 {
     bool alone = true;
+    int cancel;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel); /* a cancelled thread would keep the lead, or the node */
     while (!ready(arg) && (until == INT64_MAX || client_now() < until)) {
         if (pthread_mutex_trylock(&b->calls.drain) == 0) {
             set_leading(b, key);
@@ -323,6 +407,7 @@ void calls_wait(struct berth *b, const void *key, bool (*ready)(void *arg), void
             set_leading(b, NULL);
             pthread_mutex_unlock(&b->calls.drain);
         } else {
+            calls_bell(b);
             follow(b, key, ready, arg, until);
         }
         alone = false;
@@ -330,6 +415,7 @@ void calls_wait(struct berth *b, const void *key, bool (*ready)(void *arg), void
     if (!alone) {
         pass_on(b);
     }
+    pthread_setcancelstate(cancel, NULL);
 }
 
 void calls_poll(struct berth *b, bool socket_too)

@@ -17,8 +17,9 @@
 #include "store/shell/reload.h"
 #include "tools/berthd_config.h"
 #include "tools/berthd_http.h"
+#include "tools/start_code.h"
 
-enum { EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_REFUSED = 5 };
+enum { EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
 static struct server *_Atomic running; /* for the handler: set while server_stop may be called */
 static volatile sig_atomic_t stop_signal;
@@ -63,26 +64,6 @@ static void catch_signals(void)
         signal(ignored[i], SIG_IGN);
     for (int i = SIGRTMIN; i <= SIGRTMAX; i++)
         signal(i, SIG_IGN);
-}
-
-static int exit_code(int error)
-{
-    switch (error) {
-    case 0:
-        return 0;
-    case -EINVAL:
-        return EXIT_USAGE;
-    case -EBUSY:
-    case -EADDRINUSE:
-    case -ENOSPC:
-    case -ENOMEM:
-    case -EPERM:
-    case -ENOTEMPTY:
-    case -EACCES:
-        return EXIT_REFUSED;
-    default:
-        return EXIT_FAILED;
-    }
 }
 
 /* sd_notify's protocol: a datagram to the socket that the service manager names. */
@@ -167,7 +148,7 @@ static void reload_due(void *arg)
 static int fail(int error, const char *why)
 {
     log_event(LOG_ERROR, "%s", *why ? why : berth_error_text(error));
-    return exit_code(error);
+    return start_code(error);
 }
 
 static int create(struct server **s, struct settings *settings, char *why, size_t why_size)

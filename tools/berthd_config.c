@@ -357,7 +357,7 @@ void config_help(void)
            "Settings: as flag --NAME, as variable BERTH_NAME (capitals, _ for -), as key in [node] of the INI file;\n"
            "flags win over variables, variables over the file. [namespace NAME] takes replaceable = yes|no,\n"
            "[peers] takes NAME = tcp://HOST:PORT [WEIGHT], one a line, this node among them.\n"
-           "Sizes: K M G KiB MiB GiB are binary, KB MB GB decimal. Durations: 500ms, 1s, 5m, 2h.\n\n",
+           "Sizes: K M G KiB MiB GiB are binary, KB MB GB decimal. Durations: ns us ms s m h d, as 500ms.\n\n",
            BERTHD_CONFIG);
     for (unsigned i = 0; i < settings_count; i++) {
         const struct setting *s = &settings_table[i];
@@ -367,8 +367,8 @@ void config_help(void)
         if (strlen(left) > 26)
             printf("\n%29s", "");
         printf("%s", s->doc);
-        printf("%s%s%s\n", *s->fallback ? " (default " : "", s->fallback, *s->fallback ? ")" : "");
+        printf(" (%s%sdefault %s)\n", s->range, *s->range ? ", " : "", s->fallback);
     }
-    puts("\nExit codes: 0 clean stop, 1 failure, 2 command line or configuration, 5 refused (region in use, no space,\n"
-         "memory cannot be locked).");
+    puts("\nExit codes: 0 clean stop, 1 failure, 2 command line or configuration, 5 refused (region in use, files\n"
+         "in its directory that are none of a node, an address in use, no space, memory that can't be locked).");
 }

@@ -8,8 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "store/duration.h"
 #include "store/shell/log.h"
 #include "tools/abbreviated.h"
+#include "tools/start_code.h"
 
 struct cli cli = {.ns = "", .command = "berth"};
 
@@ -144,31 +146,12 @@ int cli_size(const char *option, const char *text, uint64_t *bytes)
                      rc == -ERANGE ? "too large" : "no size");
 }
 
-static const struct {
-    const char *unit;
-    int64_t ns;
-} duration_units[] = {
-    {"ns", 1},
-    {"us", 1000},
-    {"ms", 1000000},
-    {"s", INT64_C(1000000000)},
-    {"m", 60 * INT64_C(1000000000)},
-    {"h", 3600 * INT64_C(1000000000)},
-    {"d", 86400 * INT64_C(1000000000)},
-};
-
 int cli_duration(const char *option, const char *text, int64_t *ns)
 {
-    char *end = NULL;
-    errno = 0;
-    double n = isdigit((unsigned char)*text) ? strtod(text, &end) : -1;
-    for (size_t i = 0; n >= 0 && i < sizeof duration_units / sizeof *duration_units; i++)
-        if (!strcmp(end, duration_units[i].unit) && n * (double)duration_units[i].ns < 9.2e18) {
-            *ns = (int64_t)(n * (double)duration_units[i].ns);
-            return 0;
-        }
-    return cli_usage("%s: '%s' is no duration: use a number with ns, us, ms, s, m, h or d, as 500ms or 5m", option,
-                     text);
+    int rc = duration_parse(text, ns);
+    return rc ? cli_usage("%s: '%s' is %s: use " DURATION_UNITS, option, text,
+                          rc == -ERANGE ? "too long" : "no duration")
+              : 0;
 }
 
 int cli_number(const char *option, const char *text, uint64_t min, uint64_t max, uint64_t *n)
@@ -310,13 +293,23 @@ int cli_usage(const char *format, ...)
 
 /* ---- the node ---- */
 
+/* An embedded node that does not start is refused as berthd is. */
+static int fail_open(int error)
+{
+    const char *node = cli.node ? cli.node : getenv("BERTH_NODE");
+    bool starts = node && !strncmp(node, "embedded:", 9);
+    char sentence[256];
+    cli_last_sentence(error, sentence, sizeof sentence);
+    return starts ? cli_report(error, start_code(error), cli.node, sentence) : cli_fail(error, cli.node, sentence);
+}
+
 int cli_open(struct berth **b, uint32_t flags, uint32_t *ns)
 {
     struct berth_open_opts opts = {.size = sizeof opts, .name = "berth", .timeout_ns = cli.timeout_ns, .flags = flags};
     struct berth *handle;
     int rc = berth_open(&handle, cli.node, &opts);
     if (rc < 0)
-        return cli_fail_last(rc, cli.node);
+        return fail_open(rc);
     uint32_t id = 0;
     if (ns && *cli.ns) {
         rc = berth_namespace(handle, cli.ns, &id);

@@ -178,10 +178,11 @@ int cli_report_text(const char *text, json_t **report);
 /* A number below a path of objects, "pool/used_bytes"; 0 where there is none. */
 json_int_t cli_json_int(const json_t *document, const char *path);
 
-/* Results of a command that takes several keys: every failed key is listed, the first failure decides. */
+/* Results of a command that takes several keys: every failed key is listed. The first failure decides, but "not found"
+ * gives way to any other: it is an answer, and what is said to be unknown or refused is none. */
 struct cli_results {
     json_t *list;    /* with --json */
-    int exit, error; /* of the first failure */
+    int exit, error; /* of the failure that decides */
     char sentence[256];
     bool node_gone; /* ask no more: the other keys would each wait for it again */
 };

@@ -132,7 +132,7 @@ void cli_results_note(struct cli_results *r, const struct cli_key *key, int erro
         json_array_append_new(r->list,
                               json_pack("{s:s, s:o}", "key", key->text, "error", cli_json_error(error, sentence)));
     r->node_gone |= error == BERTH_ENODE;
-    if (r->exit)
+    if (r->exit && (r->exit != CLI_NOT_FOUND || cli_exit_code(error) == CLI_NOT_FOUND))
         return;
     int code = cli_exit_code(error);
     r->exit = code ? code : CLI_FAILED;

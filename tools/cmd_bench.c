@@ -43,19 +43,26 @@ const struct cli_option bench_options[] = {
     {"pin", 0, NULL, "pulls: owner and reader on a CPU each"},
     {0}};
 
+static int number(const char *name, const char *value, uint64_t min, uint64_t max, uint64_t *out)
+{
+    char option[32];
+    snprintf(option, sizeof option, "--%s", name);
+    return cli_number(option, value, min, max, out);
+}
+
 static int small_number(const char *name, const char *value, uint64_t min, uint64_t max, unsigned *out)
 {
     uint64_t n;
-    int code = cli_number(name, value, min, max, &n);
+    int code = number(name, value, min, max, &n);
 
     if (!code)
         *out = (unsigned)n;
     return code;
 }
 
-static int set_size(const char *name, const char *value, uint64_t *size)
+static int set_size(const char *value, uint64_t *size)
 {
-    int code = cli_size(name, value, size);
+    int code = cli_size("--size", value, size);
 
     if (!code && *size > BERTH_OBJECT_MAX)
         return cli_usage("--size: an object has at most 1GiB");
@@ -125,19 +132,19 @@ static int set(void *arg, const char *name, const char *value)
     struct bench *o = arg;
 
     if (!strcmp(name, "size"))
-        return set_size(name, value, &o->size);
+        return set_size(value, &o->size);
     if (!strcmp(name, "depth"))
         return small_number(name, value, 1, BENCH_QUEUE, &o->depth);
     if (!strcmp(name, "threads"))
         return small_number(name, value, 1, 64, &o->threads);
     if (!strcmp(name, "objects"))
-        return cli_number(name, value, 1, UINT32_MAX / 2, &o->objects);
+        return number(name, value, 1, UINT32_MAX / 2, &o->objects);
     if (!strcmp(name, "seconds"))
         return small_number(name, value, 1, 3600, &o->seconds);
     if (!strcmp(name, "key-size"))
         return small_number(name, value, 8, BENCH_KEY_MAX, &o->key_size);
     if (!strcmp(name, "pause"))
-        return cli_duration(name, value, &o->pause_ns);
+        return cli_duration("--pause", value, &o->pause_ns);
     if (of_pulls(name))
         return set_pulls(&o->pulls, name, value);
     *(strcmp(name, "evict") ? &o->may_evict : &o->evict) = true;

@@ -17,54 +17,58 @@ static int set(void *arg, const char *name, const char *value)
     return 0;
 }
 
-static void show(struct cli_results *r, const struct cli_key *key, bool present)
+static void show(struct cli_results *r, const struct cli_key *key, int rc)
 {
+    bool known = rc == 0 || rc == -ENOENT;
     if (!cli.json)
-        printf("%s\t%s\n", present ? "yes" : "no", key->text);
-    if (present)
+        printf("%s\t%s\n", rc == 0 ? "yes" : known ? "no" : "unsure", key->text);
+    if (rc == 0)
         cli_results_ok(r, key, json_pack("{s:b}", "present", 1));
-    else
+    else if (known)
         cli_results_note(r, key, -ENOENT, CLI_NO_KEY); /* a "no" is an answer */
+    else
+        cli_results_fail(r, key, rc, NULL);
 }
 
-/* One after the other: as berth_exists, or the first error. */
-static long exists_at_peers(struct berth *b, const struct berth_key *keys, size_t n, uint8_t *present)
+/* One after the other: each has an answer, or a reason of its own why there is none. */
+static int ask_peers(struct berth *b, const struct cli_key *keys, const struct berth_key *k, size_t n)
 {
     int64_t deadline = cli_deadline();
-    long found = 0;
+    struct cli_results r;
+    cli_results_begin(&r);
     for (size_t i = 0; i < n; i++) {
         struct berth_stat st;
-        int rc = berth_stat_peers(b, keys[i], &st, deadline);
-        if (rc < 0 && rc != -ENOENT)
-            return rc;
-        present[i] = rc == 0;
-        found += rc == 0;
+        show(&r, &keys[i], r.node_gone ? BERTH_ENODE : berth_stat_peers(b, k[i], &st, deadline));
     }
-    return found;
+    return cli_results_end(&r);
 }
 
-static int ask(struct berth *b, const struct cli_key *keys, size_t n, uint32_t ns, bool peers)
+static int ask(struct berth *b, const struct cli_key *keys, const struct berth_key *k, uint8_t *present, size_t n,
+               bool peers)
+{
+    long found = peers ? 0 : berth_exists(b, k, n, present, 0);
+    if (peers || found == BERTH_EUNSURE || found == BERTH_ENOTNOW)
+        return ask_peers(b, keys, k, n);
+    if (found < 0)
+        return cli_fail_last((int)found, NULL);
+    struct cli_results r;
+    cli_results_begin(&r);
+    for (size_t i = 0; i < n; i++)
+        show(&r, &keys[i], present[i] ? 0 : -ENOENT);
+    return cli_results_end(&r);
+}
+
+static int ask_for(struct berth *b, const struct cli_key *keys, size_t n, uint32_t ns, bool peers)
 {
     struct berth_key *k = calloc(n, sizeof *k);
     uint8_t *present = calloc(n, 1);
     int rc = 0;
-    if (!k || !present) {
-        rc = cli_fail(-ENOMEM, NULL, "no memory for the keys");
-        goto out;
-    }
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; k && i < n; i++)
         k[i] = cli_berth_key(&keys[i], ns);
-    long found = peers ? exists_at_peers(b, k, n, present) : berth_exists(b, k, n, present, 0);
-    if (found < 0) {
-        rc = cli_fail_last((int)found, NULL);
-        goto out;
-    }
-    struct cli_results r;
-    cli_results_begin(&r);
-    for (size_t i = 0; i < n; i++)
-        show(&r, &keys[i], present[i]);
-    rc = cli_results_end(&r);
-out:
+    if (k && present)
+        rc = ask(b, keys, k, present, n, peers);
+    else
+        rc = cli_fail(-ENOMEM, NULL, "no memory for the keys");
     free(present);
     free(k);
     return rc;
@@ -83,7 +87,7 @@ int cmd_exists(int argc, char **argv)
     if (rc)
         return rc;
     if (!(rc = cli_open(&b, BERTH_OPEN_READER, &ns))) {
-        rc = ask(b, keys, (size_t)(argc - first), ns, peers);
+        rc = ask_for(b, keys, (size_t)(argc - first), ns, peers);
         berth_close(b);
     }
     free(keys);

@@ -6,12 +6,12 @@
 #include "tools/cli.h"
 
 const struct cli_option hold_options[] = {
-    {"label", 'l', "LABEL", "the hold's name, 1 to 63 bytes"},
+    {"label", 'l', "LABEL", "the hold's name, 1 to 63 bytes; has to be given"},
     {"ttl", 0, "DURATION", "ends by itself after this time; default never"},
     {0},
 };
 const struct cli_option drop_options[] = {
-    {"label", 'l', "LABEL", "the hold's name"},
+    {"label", 'l', "LABEL", "the hold's name; has to be given"},
     {0},
 };
 

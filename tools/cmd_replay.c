@@ -99,14 +99,14 @@ static int set_restart(const char *value, struct replay *r)
 static int set_of_nodes(struct replay *r, const char *name, const char *value)
 {
     if (!strcmp(name, "nodes"))
-        return set_count(name, value, NODES_MIN, NODES_MAX, &r->nodes);
+        return set_count("--nodes", value, NODES_MIN, NODES_MAX, &r->nodes);
     if (!strcmp(name, "deadline")) {
-        int code = cli_duration(name, value, &r->deadline_ns);
+        int code = cli_duration("--deadline", value, &r->deadline_ns);
 
         return code || r->deadline_ns > 0 ? code : cli_usage("--deadline: more than no time");
     }
     if (!strcmp(name, "kill"))
-        return cli_number(name, value, 1, UINT32_MAX, &r->kill_every);
+        return cli_number("--kill", value, 1, UINT32_MAX, &r->kill_every);
     return !strcmp(name, "restart") ? set_restart(value, r) : -1;
 }
 
@@ -119,17 +119,17 @@ static int set(void *arg, const char *name, const char *value)
         return code;
 
     if (!strcmp(name, "capacity-blocks"))
-        return cli_number(name, value, 1, UINT32_MAX / 4, &r->capacity);
+        return cli_number("--capacity-blocks", value, 1, UINT32_MAX / 4, &r->capacity);
     if (!strcmp(name, "block-size"))
-        return cli_size(name, value, &r->block_size);
+        return cli_size("--block-size", value, &r->block_size);
     if (!strcmp(name, "speed"))
         return set_speed(value, &r->speed);
     if (!strcmp(name, "requests"))
-        return cli_number(name, value, 1, 10000000, &r->requests);
+        return cli_number("--requests", value, 1, 10000000, &r->requests);
     if (!strcmp(name, "seed"))
-        return cli_number(name, value, 0, UINT64_MAX, &r->seed);
+        return cli_number("--seed", value, 0, UINT64_MAX, &r->seed);
     if (!strcmp(name, "clients"))
-        return set_count(name, value, 1, PROCESSES_MAX, &r->clients);
+        return set_count("--clients", value, 1, PROCESSES_MAX, &r->clients);
     if (!strcmp(name, "embedded")) {
         r->embedded = true;
     } else if (!strcmp(name, "bound")) {
@@ -194,7 +194,9 @@ static int load_trace(struct replay *r)
     in = is_pipe ? stdin : fopen(r->file, "re");
     if (!in) {
         error = -errno;
-        snprintf(why, sizeof(why), "cannot open the file: %s", strerror(-error));
+        bool load = error == -ENOENT && generate_has(r->file);
+        snprintf(why, sizeof(why), "cannot open the file: %s%s%s", strerror(-error),
+                 load ? ": a load of this name is made by --generate " : "", load ? r->file : "");
         return cli_report(error, CLI_FAILED, r->file, why);
     }
     error = trace_read(&r->trace, in, is_pipe ? "stdin" : r->file, why, sizeof(why));
@@ -395,6 +397,7 @@ static int report(struct replay *r)
                                 .nodes = r->nodes,
                                 .node = r->shared->client,
                                 .result = &r->nodes_result,
+                                .kills = r->kill_every != 0,
                                 .deadline_ns = r->deadline_ns};
     int code = 0;
 
@@ -465,6 +468,10 @@ static int run(struct replay *r)
                                  .settle = may_settle && each < (uint64_t)SETTLE_REQUESTS * r->trace.longest,
                                  .shared = r->shared};
     code = r->nodes ? run_nodes(r) : r->embedded ? run_embedded(r) : run_processes(r);
+    if (code == CLI_REFUSED && !r->url) /* a node's own words are of its settings */
+        cli_warn("its node%s room for --capacity-blocks %llu of --block-size %llu%s: give less of either",
+                 r->nodes ? "s have" : " has", (unsigned long long)r->capacity, (unsigned long long)r->block_size,
+                 r->nodes ? " together" : "");
     if (!code)
         code = report(r);
     munmap(r->shared, r->shared_bytes);

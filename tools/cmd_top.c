@@ -17,7 +17,7 @@
 #define SILENCE INT64_C(5000000000)         /* a node that says nothing for so long is gone, unless -t says else */
 
 const struct cli_option top_options[] = {
-    {"interval", 'i', "TIME", "time between two views, 10ms to 1h (1s)"},
+    {"interval", 'i', "DURATION", "time between two views, 10ms to 1h; default 1s"},
     {"count", 'c', "N", "end after N views"},
     {0},
 };

@@ -76,7 +76,7 @@ static void print_commands(void)
     for (const struct cli_command *c = cli_commands; c->name; c++) {
         char left[64];
         snprintf(left, sizeof left, "%s %s", c->name, c->operands);
-        printf("  %-20s %s\n", left, c->doc);
+        printf("  %-26s %s\n", left, c->doc);
     }
     puts("\nOptions, before or behind the command:");
     print_options(common_options);

@@ -91,6 +91,8 @@ static int check_file(int fd, const struct msg_buffer *m)
         return -EINVAL;
     if (!(seals & F_SEAL_SHRINK))
         return -EPERM;
+    if (seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE))
+        return -EACCES; /* mmap would say -EPERM, which is the answer above */
     return m->offset <= (uint64_t)st.st_size && m->bytes <= (uint64_t)st.st_size - m->offset ? 0 : -EINVAL;
 }
 

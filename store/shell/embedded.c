@@ -1,6 +1,7 @@
 /* embedded.c: a node on a thread of the application. */
 #include "store/fd.h"
 #include "store/shell/log.h"
+#include "store/shell/loop.h"
 #include "store/shell/server.h"
 #include "store/shell/state.h"
 
@@ -91,6 +92,7 @@ static int create(struct server **out, const char *url_settings, int *fd, char *
     free(settings);
     if (error)
         return error;
+    s->shared = true;
     int socket = server_connect(s);
     error = socket < 0 ? socket : start_thread(s);
     if (error) {
@@ -118,6 +120,16 @@ int server_embedded(struct server **out, const char *url_settings, int *fd, char
     int error = create(out, url_settings, fd, why, why_size);
     fd_release_stdio(held);
     return error;
+}
+
+bool server_drive(struct server *s, bool (*done)(void *arg), void *arg, int64_t until)
+{
+    return loop_drive(s, done, arg, until);
+}
+
+void server_poke(struct server *s)
+{
+    uv_async_send(&s->async);
 }
 
 void server_embedded_stop(struct server *s)

@@ -11,12 +11,14 @@
  */
 #include "store/shell/loop.h"
 
+#include "store/shell/baton.h"
 #include "store/shell/dispatch.h"
 #include "store/shell/peers.h"
 #include "store/shell/session.h"
 #include "store/shell/watch.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <sched.h>
 #include <string.h>
 #include <sys/timerfd.h>
@@ -193,13 +195,13 @@ static bool turn_peers(struct server *s)
     if (peers_heard(s->peers))
         learn_peers(s);
     s->peers_slept = false;
-    s->peers_active = server_clock(s);
+    s->peers_active = s->now.mono;
     return true;
 }
 
 static bool awaits_peers(const struct server *s, int64_t now)
 {
-    if (s->few_cpus && now - s->elsewhere < ELSEWHERE_NS)
+    if (s->driven || (s->few_cpus && now - s->elsewhere < ELSEWHERE_NS))
         return false;
     return s->peers && now - s->peers_active < s->peers_budget_ns;
 }
@@ -210,7 +212,8 @@ static bool pass(struct server *s)
     bool work = take_touches(s);
     struct session *last = take_requests(s);
     work |= dispatch_committed(s);
-    if (s->timer_at <= server_clock(s)) {
+    int64_t now = server_clock(s);
+    if (s->timer_at <= now) {
         struct node_event ev = {.kind = EV_TICK};
         dispatch(s, &ev);
     }
@@ -267,6 +270,8 @@ static void set_timer(struct server *s)
     int64_t now = server_clock(s), peers_at = peers_timer(s->peers);
     if (peers_at < at)
         at = peers_at;
+    if (s->drive_until < at)
+        at = s->drive_until;
     if (s->stalled_ns && now + s->stalled_ns < at)
         at = now + s->stalled_ns;
     if (at < 1)
@@ -280,18 +285,58 @@ static void set_timer(struct server *s)
     s->timer_set = wanted;
 }
 
+/* The node's thread of an embedded node sleeps without the baton. Waiting is not libuv's then, so libuv must have told
+ * the kernel what it waits for: it ran, and the pass after that found nothing. */
+static void sleep_without_baton(struct server *s)
+{
+    struct pollfd fd = {.fd = uv_backend_fd(&s->loop), .events = POLLIN};
+    uv_update_time(&s->loop);
+    int timeout = uv_backend_timeout(&s->loop);
+    s->flushed = false;
+    baton_leave(&s->baton);
+    poll(&fd, 1, timeout);
+    baton_regain(&s->baton);
+    run_libuv(s, UV_RUN_NOWAIT);
+}
+
 static void sleep_until_something(struct server *s)
 {
+    bool apart = s->shared && !s->driven;
+    if (apart && !s->flushed) {
+        run_libuv(s, UV_RUN_NOWAIT);
+        s->flushed = true;
+        return;
+    }
     announce(s, 1);
     if (!anything(s)) {
         set_timer(s);
         server_look_soon(s);
         s->sleeps++;
         s->slept = s->peers_slept = true;
-        run_libuv(s, UV_RUN_ONCE);
+        if (apart)
+            sleep_without_baton(s);
+        else
+            run_libuv(s, UV_RUN_ONCE);
         tell_cpu(s);
     }
     announce(s, 0);
+}
+
+/* Between passes: polls while that pays, else sleeps. */
+static void rest(struct server *s, bool work)
+{
+    int64_t now = s->now.mono;
+    s->flushed &= !work;
+    if (now - s->polled > POLL_LIBUV_NS && !s->flushed) {
+        run_libuv(s, UV_RUN_NOWAIT);
+        tell_cpu(s);
+    } else if (!work && awaits_peers(s, now)) {
+        peers_look(s->peers);
+    } else if (!work && now - s->active >= s->patience_ns) {
+        sleep_until_something(s);
+    } else if (!work) {
+        cpu_relax();
+    }
 }
 
 static void begin_stop(struct server *s)
@@ -304,22 +349,52 @@ static void begin_stop(struct server *s)
 
 void loop_run(struct server *s)
 {
+    if (s->shared)
+        baton_regain(&s->baton);
     s->cpu = sched_getcpu();
     s->active = s->polled = server_clock(s);
     while (!s->stopped) {
         if (atomic_load_explicit(&s->stop, memory_order_relaxed) && !s->stopping)
             begin_stop(s);
-        bool work = pass(s);
-        int64_t now = s->now.mono;
-        if (now - s->polled > POLL_LIBUV_NS) {
-            run_libuv(s, UV_RUN_NOWAIT);
-            tell_cpu(s);
-        } else if (!work && awaits_peers(s, now)) {
-            peers_look(s->peers);
-        } else if (!work && now - s->active >= s->patience_ns) {
-            sleep_until_something(s);
-        } else if (!work) {
-            cpu_relax();
-        }
+        rest(s, pass(s));
     }
+    if (s->shared)
+        baton_leave(&s->baton);
+}
+
+/* ---- a caller's turn ---- */
+
+/* Leaves the node as it is when its thread sleeps: whoever gives it work rings. */
+static void end_drive(struct server *s)
+{
+    announce(s, 1);
+    s->driven = false;
+    s->drive_until = INT64_MAX;
+    bool left = anything(s) || atomic_load(&s->stop);
+    set_timer(s);
+    server_look_soon(s);
+    if (!baton_give(&s->baton) && left)
+        uv_async_send(&s->async);
+}
+
+bool loop_drive(struct server *s, bool (*done)(void *arg), void *arg, int64_t until)
+{
+    if (!s->shared || atomic_load(&s->stop) || !baton_take(&s->baton))
+        return false;
+    if (s->stopped) {
+        baton_leave(&s->baton);
+        return false;
+    }
+    announce(s, 0);
+    s->driven = true;
+    s->drive_until = until;
+    s->cpu = sched_getcpu();
+    for (;;) {
+        bool work = pass(s);
+        if (done(arg) || s->stopped || atomic_load_explicit(&s->stop, memory_order_relaxed) || s->now.mono >= until)
+            break;
+        rest(s, work);
+    }
+    end_drive(s);
+    return true;
 }

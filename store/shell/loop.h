@@ -11,5 +11,8 @@ void loop_close(struct server *s);
 void loop_spin(struct server *s);
 /* Until the core says that it has stopped. */
 void loop_run(struct server *s);
+/* A caller's thread turns the loop instead of the node's (baton.h) until done(arg), `until` (CLOCK_MONOTONIC ns), or
+ * the node stops. False at once where the node's thread is at work, or is not to be shared. */
+bool loop_drive(struct server *s, bool (*done)(void *arg), void *arg, int64_t until);
 
 #endif

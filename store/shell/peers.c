@@ -6,6 +6,7 @@
 #include "replication/tcp_address.h"
 #include "store/shell/log.h"
 #include "store/shell/peers_client.h"
+#include "store/shell/peers_park.h"
 #include "store/shell/session.h"
 #include "store/shell/watch.h"
 
@@ -78,6 +79,8 @@ static int make_members(struct peers *p, const struct settings *s)
             p->self = (uint16_t)i;
     }
     p->members[p->self].state = MEMBER_SELF;
+    for (uint32_t i = 0; i < p->self; i++)
+        member_awaited(&p->members[i], "");
     for (uint32_t i = p->self + 1u; i < p->n_members; i++) {
         p->members[i].dials = true;
         p->members[i].next_dial = now;
@@ -119,6 +122,7 @@ static void make_identity(struct peers *p)
     me->revision = p->revision;
     me->tombstone_ns = s->settings.tombstone_ns;
     me->fresh_ns = s->settings.fresh_ns;
+    me->replaceable = node_replaceable(s->node); /* no client can make a namespace replaceable: it stays so */
     struct member *own = &p->members[p->self];
     memcpy(own->region, me->region, sizeof own->region);
     own->region_id = me->region_id;
@@ -244,6 +248,7 @@ int peers_open(struct peers **out, struct server *s, char *why, size_t why_size)
     p->strangers_told = p->visits.told = INT64_MIN / 2;
     p->strangers_due = p->visits.due = INT64_MAX;
     TAILQ_INIT(&p->links);
+    TAILQ_INIT(&p->parked);
     snprintf(why, why_size, "no memory for the peers");
     e = make_members(p, &s->settings);
     if (e == 0)
@@ -259,6 +264,7 @@ int peers_open(struct peers **out, struct server *s, char *why, size_t why_size)
         peers_close(p);
         return e;
     }
+    await_begin(p, peers_mono(p));
     *out = p;
     return 0;
 }
@@ -274,6 +280,7 @@ void peers_up(struct peers *p, uint16_t number, const struct peer_identity *othe
     home_part_up(p, number, other);
     serve_part_up(p, number, other);
     pull_part_up(p, number, other);
+    await_met(p, number);
 }
 
 /* Who takes hears of it first: what it had under way is over before anybody else acts on the loss. */
@@ -312,7 +319,7 @@ static int64_t sooner(int64_t a, int64_t b)
 static int64_t next_due(const struct peers *p)
 {
     int64_t parts = sooner(home_part_timer(p), sooner(serve_part_timer(p), pull_part_timer(p)));
-    parts = p->client ? sooner(parts, client_timer(p)) : parts;
+    parts = sooner(parts, p->client ? client_timer(p) : await_timer(p));
     return sooner(parts, sooner(sooner(p->strangers_due, p->visits.due), links_timer(p)));
 }
 
@@ -344,7 +351,7 @@ bool peers_turn(struct peers *p)
 {
     if (!p)
         return false;
-    int64_t now = peers_mono(p);
+    int64_t now = p->client ? peers_mono(p) : p->server->now.mono; /* of this pass */
     bool any = p->readable || p->again;
     if (!any && p->due > now) {
         p->heard = false;
@@ -362,6 +369,7 @@ bool peers_turn(struct peers *p)
     if (p->client) {
         client_turn(p, now);
     } else {
+        await_turn(p, now);
         home_part_turn(p, now);
         serve_part_turn(p, now);
     }
@@ -438,7 +446,7 @@ void peers_close(struct peers *p)
         peers_stop(p);
         linger(p);
         links_end(p);
-        client_close(p);
+        park_close(p);
         pull_part_close(p);
         serve_part_close(p);
         home_part_close(p);

@@ -3,6 +3,7 @@
 
 #include "replication/pull.h"
 #include "replication/tcp.h"
+#include "store/shell/peers_park.h"
 #include "store/shell/settings_value.h"
 #include "store/shell/watch.h"
 
@@ -14,16 +15,6 @@
 
 #define LEARN_NS INT64_C(3000000000) /* a node's time to answer MEMBERS */
 #define SCHEME "tcp://"
-
-struct parked {
-    TAILQ_ENTRY(parked) entry;
-    peers_answer_fn *done;
-    void *arg;
-    int64_t deadline, until; /* as link_ask has them */
-    uint16_t member;
-    size_t bytes;
-    uint8_t message[];
-};
 
 static void fail(struct peers *p, int32_t status, const char *why)
 {
@@ -46,50 +37,18 @@ bool client_has_link(const struct peers *p)
 
 /* ---- what waits for a connection ---- */
 
-int client_park(struct peers *p, uint16_t number, const void *message, size_t n, int64_t deadline, int64_t until,
-                peers_answer_fn *done, void *arg)
+bool client_awaits(const struct peers *p, uint16_t number)
 {
-    struct peers_client *c = p->client;
-    if (!c || c->state != CLIENT_READY || p->stopping || number >= p->n_members || c->member[number].hidden ||
-        c->member[number].failed)
-        return -ENOTCONN;
-    struct parked *k = malloc(sizeof *k + n);
-    if (!k)
-        return -ENOMEM;
-    *k = (struct parked){.done = done, .arg = arg, .deadline = deadline, .until = until, .member = number, .bytes = n};
-    memcpy(k->message, message, n);
-    TAILQ_INSERT_TAIL(&c->parked, k, entry);
+    const struct peers_client *c = p->client;
+    return c->state == CLIENT_READY && !c->member[number].hidden && !c->member[number].failed;
+}
+
+void client_dial(struct peers *p, uint16_t number)
+{
     struct member *m = &p->members[number];
     if (!m->dials) { /* it is dialled in the next turn */
         m->dials = true;
         m->next_dial = peers_mono(p);
-    }
-    p->again = true;
-    return 0;
-}
-
-static struct parked *parked_of(struct peers_client *c, uint16_t number)
-{
-    struct parked *k;
-    TAILQ_FOREACH(k, &c->parked, entry)
-    {
-        /* The analyzer does not see that unpark takes it off. NOLINTNEXTLINE(clang-analyzer-unix.Malloc) */
-        if (k->member == number)
-            return k;
-    }
-    return NULL;
-}
-
-/* status 0: they are sent. */
-static void unpark(struct peers *p, uint16_t number, int32_t status)
-{
-    struct parked *k;
-    while ((k = parked_of(p->client, number))) {
-        TAILQ_REMOVE(&p->client->parked, k, entry);
-        int e = status ? status : link_ask(p, number, k->message, k->bytes, k->deadline, k->until, k->done, k->arg);
-        if (e < 0)
-            k->done(k->arg, e, NULL, NULL);
-        free(k);
     }
 }
 
@@ -228,14 +187,16 @@ int32_t client_fit(const struct link *l, const struct peer_identity *other, char
     }
     if (c->state == CLIENT_GREETS) {
         snprintf(m->name, sizeof m->name, "%s", other->node);
+        c->fresh_ns = other->fresh_ns;
         return 0;
     }
     if (strcmp(m->name, other->node) != 0) {
         snprintf(why, size, "'%.63s' was looked for at %.80s, but '%.63s' is there", m->name, m->address, other->node);
         return -EADDRNOTAVAIL;
     }
-    if (other->revision != p->revision) {
-        snprintf(why, size, "'%s' has another list of members now: the client has to be opened again", other->node);
+    if (other->revision != p->revision || other->fresh_ns != c->fresh_ns) {
+        snprintf(why, size, "'%s' has another %s now: the client has to be opened again", other->node,
+                 other->revision != p->revision ? "list of members" : "setting `fresh`");
         c->changed = true;
         return BERTH_EVERSION;
     }
@@ -252,7 +213,7 @@ void client_up(struct peers *p, uint16_t number, const struct peer_identity *oth
     } else if (c->state == CLIENT_READY) {
         c->member[number] = (struct client_member){0};
         say_up(p, number, other);
-        unpark(p, number, 0);
+        park_end(p, number, 0);
     }
 }
 
@@ -268,7 +229,7 @@ void client_down(struct peers *p, uint16_t number, uint32_t serial, int32_t stat
     m->dials = false;
     m->next_dial = peers_mono(p); /* it was there: it may be so again at once */
     c->member[number] = (struct client_member){.hidden = true};
-    unpark(p, number, -ECONNRESET);
+    park_end(p, number, -ECONNRESET);
 }
 
 /* From dialling, where the puller may not be told. */
@@ -294,7 +255,7 @@ static void tend(struct peers *p, uint16_t number, int64_t now)
     if (x->failed) {
         *x = (struct client_member){.hidden = true};
         pull_part_down(p, number, 0, BERTH_ENODE);
-        unpark(p, number, -ENOTCONN);
+        park_end(p, number, -ENOTCONN);
     }
     if (x->hidden && !p->members[number].link && p->members[number].next_dial <= now) {
         x->hidden = false;
@@ -380,12 +341,11 @@ int peers_open_client(struct peers **out, struct server *s, const struct client_
     p->server = s;
     p->strangers_due = p->visits.due = INT64_MAX;
     TAILQ_INIT(&p->links);
+    TAILQ_INIT(&p->parked);
     p->client = calloc(1, sizeof *p->client);
     int e = p->client ? 0 : -ENOMEM;
-    if (e == 0) {
-        TAILQ_INIT(&p->client->parked);
+    if (e == 0)
         e = make_first(p, target);
-    }
     if (e == 0)
         e = peers_open_transport(p, NULL, why, why_size);
     if (e == 0)
@@ -397,16 +357,6 @@ int peers_open_client(struct peers **out, struct server *s, const struct client_
     }
     *out = p;
     return 0;
-}
-
-void client_close(struct peers *p)
-{
-    struct parked *k;
-    while (p->client && (k = TAILQ_FIRST(&p->client->parked))) {
-        TAILQ_REMOVE(&p->client->parked, k, entry);
-        k->done(k->arg, -ECONNRESET, NULL, NULL);
-        free(k);
-    }
 }
 
 void client_free(struct peers *p)

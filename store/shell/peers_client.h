@@ -6,10 +6,11 @@
  * what is asked says BERTH_ERESTART, as after a change of the pool.
  *
  * Nodes are connected to when something is asked of them. The puller takes a member for reachable until it is known not
- * to be: what it asks of one without a connection is kept here, and sent when the connection is up, or fails with it.
+ * to be: what it asks of one without a connection is kept (peers_park.h), and sent when the connection is up, or fails
+ * with it.
  * After a failure the member is down for a while (PEERS_BACKOFF_NS, doubled), then it may be tried again.
  *
- * Bounds: WIRE_MEMBERS_MAX members; of what waits PULL_RPCS_MAX messages a member, which is the puller's bound.
+ * Bounds: WIRE_MEMBERS_MAX members.
  */
 #ifndef BERTH_SHELL_PEERS_CLIENT_H
 #define BERTH_SHELL_PEERS_CLIENT_H
@@ -28,22 +29,19 @@ struct client_member {
     bool hidden; /* it has been told: until `next_dial` of the member */
 };
 
-struct parked; /* a message that waits for its member */
-TAILQ_HEAD(parked_list, parked);
-
 struct peers_client {
     enum client_state state;
     int32_t status;              /* FAILED: negative .. */
     char why[TRANSPORT_WHY_MAX]; /* .. and the sentence */
     bool network;                /* hosts that are not this one may be connected to (peer-trust) */
-    bool changed;                /* a node has another list now */
+    bool changed;                /* a node has another list now, or another fresh_ns */
     bool again;                  /* members' flags have changed */
     struct member *learned;      /* total of them, when the first LISTED has come */
     uint32_t total, n_learned;
+    int64_t fresh_ns;             /* as the first node's WELCOME says: all nodes have the same */
     uint64_t revision;            /* as LISTED says */
     uint8_t homes;                /* of a key */
     struct client_member *member; /* READY: n_members */
-    struct parked_list parked;
 };
 
 /* What a client is opened with. */
@@ -62,10 +60,11 @@ bool client_has_link(const struct peers *p);
 
 /* ---- between the files peers*.c; turn context unless said otherwise ---- */
 
-/* As link_ask, for a member without a connection: `done` is called once it has one, or can have none. Any context.
- * -ENOTCONN: it is known to be unreachable, or this is a node. -ENOMEM. */
-int client_park(struct peers *p, uint16_t number, const void *message, size_t n, int64_t deadline, int64_t until,
-                peers_answer_fn *done, void *arg);
+/* Whether what is asked of this member, which has no connection, is to be kept (peers_park.h): it is not known to be
+ * unreachable. Any context. */
+bool client_awaits(const struct peers *p, uint16_t number);
+/* It is connected to in the next turn. Any context. */
+void client_dial(struct peers *p, uint16_t number);
 
 /* Who is there: 0, or the refusal's code and sentence. */
 int32_t client_fit(const struct link *l, const struct peer_identity *other, char *why, size_t size);
@@ -77,7 +76,6 @@ void client_unreached(struct peers *p, struct member *m, int32_t status, const c
 bool client_may_dial(const struct peers *p, const char *digits);
 void client_turn(struct peers *p, int64_t now);
 int64_t client_timer(const struct peers *p);
-void client_close(struct peers *p); /* before the parts are closed: what is parked ends */
 void client_free(struct peers *p);
 
 #endif

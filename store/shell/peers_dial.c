@@ -1,14 +1,15 @@
 /* peers_dial.c: which links there are: connecting, who is let in, ups and downs of members, the transport's events.
  *
- * Of two members the one that sorts lower connects, so that there is one link and no race between two. It tries again
- * for ever, each time later, up to PEERS_BACKOFF_MAX_NS. A name is resolved on a thread of its own: the resolver may
- * take minutes, and does so for nobody but that member.
+ * Of two members the one that sorts lower connects, so that there is one link and no race between two. It tries
+ * again for ever, each time later, up to PEERS_BACKOFF_EARLY_NS at first and PEERS_BACKOFF_MAX_NS then. A name is
+ * resolved on a thread of its own: the resolver may take minutes, and does so for nobody but that member.
  */
 #include "store/shell/peers_internal.h"
 
 #include "replication/tcp_address.h"
 #include "store/shell/log.h"
 #include "store/shell/peers_client.h"
+#include "store/shell/trim.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -17,7 +18,6 @@
 
 #define GREETING_MAX 64u                /* links that others have opened and that are not up yet */
 #define REFUSED_NS INT64_C(60000000000) /* the same refusal is said again after so long */
-#define SPREAD_PART 4                   /* of a backoff: by which members differ */
 
 /* ---- links ---- */
 
@@ -53,6 +53,7 @@ static struct link *link_make(struct peers *p, uint16_t wanted, bool incoming, i
 static void link_free(struct link *l)
 {
     TAILQ_REMOVE(&l->peers->links, l, entry);
+    trim_freed(l->peers->server);
     peer_destroy(l->peer);
     free(l->backlog);
     free(l->asked);
@@ -79,11 +80,21 @@ static void member_says(struct member *m, int32_t status, const char *why)
     snprintf(m->why, sizeof m->why, "%s%s%s", names ? "" : m->address, names ? "" : ": ", why);
 }
 
+/* Who connects to this node is not looked for: whether it runs, and why it does not come, only its own log knows. */
+void member_awaited(struct member *m, const char *why)
+{
+    snprintf(
+        m->why, sizeof m->why,
+        "%.300s%sit has not connected to this node%s: if it runs, its log says why (the address that it has for this "
+        "node may be wrong)",
+        why, *why ? ": " : "", m->ups ? " since" : " yet");
+}
+
 /* Members of one node try at different times, and always at the same ones. */
 static int64_t spread(const struct peers *p, const struct member *m)
 {
     uint64_t id = rendezvous_id(m->name, (uint32_t)strlen(m->name)) ^ p->identity.region_id;
-    return (int64_t)(id % (uint64_t)(m->backoff / SPREAD_PART));
+    return (int64_t)(id % (uint64_t)(m->backoff / PEERS_SPREAD_PART));
 }
 
 static void dial_failed(struct peers *p, struct member *m, int32_t status, const char *why, int64_t now)
@@ -91,7 +102,8 @@ static void dial_failed(struct peers *p, struct member *m, int32_t status, const
     member_says(m, status, why);
     m->state = MEMBER_WAITING;
     m->next_dial = now + m->backoff + spread(p, m);
-    m->backoff = 2 * m->backoff < PEERS_BACKOFF_MAX_NS ? 2 * m->backoff : PEERS_BACKOFF_MAX_NS;
+    int64_t most = now - m->since < PEERS_EARLY_NS ? PEERS_BACKOFF_EARLY_NS : PEERS_BACKOFF_MAX_NS;
+    m->backoff = 2 * m->backoff < most ? 2 * m->backoff : most;
     if (p->client) { /* in somebody's process: its calls say so */
         client_unreached(p, m, status, why);
         return;
@@ -148,6 +160,8 @@ static void member_down(struct peers *p, struct member *m, struct link *l, int32
     m->state = MEMBER_WAITING;
     if (m->dials)
         m->next_dial = now + m->backoff + spread(p, m);
+    else if (!p->client)
+        member_awaited(m, l->why);
     log_event(p->stopping || p->client ? LOG_INFO : LOG_WARNING, "peer '%s' is down: %s", m->name, l->why);
 }
 

@@ -256,7 +256,7 @@ static void begin_renewal(struct home_part *h, int64_t now)
 {
     const struct settings *s = &h->peers->server->settings;
     h->renew_all = now >= h->renew_all_at;
-    h->renewing = h->renew_all || node_replaces(h->peers->server->node);
+    h->renewing = h->renew_all || node_replaceable(h->peers->server->node);
     h->renew_cursor = 0;
     h->renew_at = now + s->fresh_ns / 2;
     if (h->renew_all)

@@ -5,6 +5,7 @@
  *   peers_dial.c    which links there are: connecting, who is let in, members' ups and downs
  *   peers_report.c  what is said of them
  *   peers_members.c MEMBERS
+ *   peers_park.c    what is asked of members that are not met yet (peers_park.h)
  *   peers_client.c  the same without a node: a client of other nodes (peers_client.h)
  *   peers_home.c    part: the home's table, questions to it, this node's publications      home_part_*
  *   peers_serve.c   part: leases and transfers that this node gives                        serve_part_*
@@ -33,12 +34,15 @@
 
 #include <sys/queue.h>
 
-#define PEERS_CLIENTS 0x8000u                    /* the first number of a link without a member */
-#define PEERS_CLIENTS_MAX 256u                   /* such links at a time */
-#define PEERS_BACKOFF_NS INT64_C(50000000)       /* between two attempts to connect: first, doubled up to .. */
-#define PEERS_BACKOFF_MAX_NS INT64_C(2000000000) /* .. this */
-#define PEERS_LINGER_NS INT64_C(200000000)       /* the other end's time to hang up after GOODBYE or REFUSE */
-#define PEERS_BACKLOG (4u << 20)                 /* bytes that wait for a full transport; more, and the link ends */
+#define PEERS_CLIENTS 0x8000u                     /* the first number of a link without a member */
+#define PEERS_CLIENTS_MAX 256u                    /* such links at a time */
+#define PEERS_BACKOFF_NS INT64_C(50000000)        /* between two attempts to connect: first, doubled up to .. */
+#define PEERS_BACKOFF_MAX_NS INT64_C(2000000000)  /* .. this */
+#define PEERS_BACKOFF_EARLY_NS INT64_C(200000000) /* .. and this for the first PEERS_EARLY_NS after it was lost, .. */
+#define PEERS_EARLY_NS INT64_C(10000000000)       /* .. or the node began: who is started again is met soon */
+#define PEERS_SPREAD_PART 4                       /* of a backoff: by which members differ */
+#define PEERS_LINGER_NS INT64_C(200000000)        /* the other end's time to hang up after GOODBYE or REFUSE */
+#define PEERS_BACKLOG (4u << 20)                  /* bytes that wait for a full transport; more, and the link ends */
 
 struct link;
 
@@ -64,6 +68,7 @@ struct member {
     struct link *dialled;   /* under way, not up yet */
     struct question *asked; /* the resolver's answer is awaited */
     bool dials;             /* this node connects to it */
+    bool awaited;           /* a node's: it was not met yet, and what is asked of it is kept (peers_park.h) */
     int64_t next_dial;      /* CLOCK_MONOTONIC ns; INT64_MAX: not by the clock */
     int64_t backoff;        /* ns, of the next failure */
     uint8_t region[16];     /* of the last identity; all 0: never seen */
@@ -107,6 +112,9 @@ struct link {
 
 TAILQ_HEAD(link_list, link);
 
+struct parked; /* a message that waits for its member */
+TAILQ_HEAD(parked_list, parked);
+
 struct home_part;
 struct peers_client;
 struct taking;
@@ -132,6 +140,8 @@ struct peers {
     uint64_t revision;                        /* rendezvous_revision: of names, weights and number of homes */
     struct peer_identity identity;            /* what this node says in HELLO */
     struct link_list links;                   /* all that are not freed */
+    struct parked_list parked;                /* what is asked of members without a connection */
+    int64_t begun;                            /* CLOCK_MONOTONIC ns: members are awaited from then on */
     uint64_t clients[PEERS_CLIENTS_MAX / 64]; /* bit i: the number PEERS_CLIENTS + i is in use */
     uint32_t serial;                          /* of the last link */
     bool readable;                            /* the descriptor is, or the last turn said so */
@@ -294,6 +304,8 @@ void link_drain(struct link *l);                  /* sends what waits, as far as
 extern const struct transport_events peers_events;
 void link_greeted(struct link *l, const struct peer_identity *other);
 void member_lost(struct link *l, bool was_up, int32_t status);
+/* A node's member that is not up, and whose turn it is to connect: what is said of it. why: as it was lost, or "". */
+void member_awaited(struct member *m, const char *why);
 void links_turn(struct peers *p, int64_t now); /* dial, tick, linger, doomed, backlog, free */
 int64_t links_timer(const struct peers *p);
 void links_stop(struct peers *p, int64_t now);

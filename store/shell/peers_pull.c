@@ -142,7 +142,7 @@ void pull_part_up(struct peers *p, uint16_t number, const struct peer_identity *
     struct pull_event ev = {.kind = EV_PULL_UP,
                             .member = number,
                             .incarnation = other->incarnation,
-                            .transport = p->transport->name,
+                            .transport = other->incarnation ? p->transport->name : NULL,
                             .proven = p->transport->proves(p->context)};
     pull_give(p->pull, &ev);
 }
@@ -211,7 +211,7 @@ static int make_puller(struct taking *q)
                                  .max_leases = LEASES_AT_A_TIME,
                                  .max_lease_bytes = p->client ? CLIENT_LEASE_BYTES : s->region.pool.bytes,
                                  .read_bytes = READ_BYTES,
-                                 .fresh_ns = s->settings.fresh_ns,
+                                 .fresh_ns = p->client ? p->client->fresh_ns : s->settings.fresh_ns,
                                  .window_bytes = 4 * READ_BYTES,
                                  .source_window_bytes = 2 * READ_BYTES, /* so that a large pull never stands still */
                                  .hash_seed = p->client ? seed : s->region.super->hash_seed};

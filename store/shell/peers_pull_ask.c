@@ -1,5 +1,5 @@
 /* peers_pull_ask.c: the puller's requests as messages to members, and their answers as its events. */
-#include "store/shell/peers_client.h"
+#include "store/shell/peers_park.h"
 #include "store/shell/peers_pull.h"
 #include "store/slot.h"
 
@@ -52,7 +52,7 @@ static void ask(struct taking *q, const struct pull_command *c, struct question 
         until += PULL_FORGET_NS; /* the puller gives up at the deadline; a lease that comes later is to be released */
     int e = bytes < 0 ? (int)bytes : link_ask(p, c->member, p->buffer, (size_t)bytes, deadline, until, answered, x);
     if (e == -ENOTCONN)
-        e = client_park(p, c->member, p->buffer, (size_t)bytes, deadline, until, answered, x);
+        e = park_ask(p, c->member, p->buffer, (size_t)bytes, deadline, until, answered, x);
     if (e < 0) {
         pull_tell_plain(q, x->tells, x->id, e);
         free(x);

@@ -123,7 +123,8 @@ static void add_unasked(const struct taking *q, const struct pull_result *result
 {
     struct msg_unasked m = {{0}};
     for (uint32_t i = 0; i < n && !*m.name; i++) {
-        uint32_t number = results[i].status == BERTH_EUNSURE ? results[i].unasked - 1 : UINT32_MAX;
+        bool unsure = results[i].status == BERTH_EUNSURE || results[i].status == -ETIMEDOUT;
+        uint32_t number = unsure ? results[i].unasked - 1 : UINT32_MAX;
         if (number < q->peers->n_members)
             snprintf(m.name, sizeof m.name, "%s", q->peers->members[number].name);
     }

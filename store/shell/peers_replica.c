@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ROOM_NS INT64_C(1000000000) /* a slot is waited for so long at a time: then nobody may want it any more */
 #define DRAFT_CHAINS 4096u
 
 enum core_kind { CORE_RESERVE, CORE_SUMS, CORE_SEAL, CORE_ABORT, CORE_WAIT };
@@ -22,6 +21,7 @@ struct core_op {
     struct taking *part;
     enum core_kind kind;
     uint64_t fetch;      /* the puller's id of RESERVE and SEAL */
+    int64_t until;       /* RESERVE: so long room is waited for, CLOCK_MONOTONIC ns */
     struct draft *draft; /* SEAL, ABORT */
     core_wait_fn *done;  /* WAIT, with what follows */
     void (*drop)(void *arg);
@@ -113,6 +113,7 @@ void replica_reserve(struct taking *q, const struct pull_command *c)
     struct core_op *o = op_new(q, CORE_RESERVE, MSG_CREATE, sizeof(struct msg_create) + key->size);
     struct msg_create *m = (struct msg_create *)o->message;
     o->fetch = c->id;
+    o->until = c->deadline;
     m->object = (struct msg_object){.lineage = c->terms->lineage,
                                     .size = (uint32_t)c->terms->size,
                                     .ns = key->ns,
@@ -199,7 +200,7 @@ static void op_free(struct core_op *o)
 
 static int64_t deadline_of(const struct core_op *o, const struct msg_head *m)
 {
-    return o->kind == CORE_WAIT ? m->deadline : o->kind == CORE_RESERVE ? (int64_t)m->stamp + ROOM_NS : INT64_MAX;
+    return o->kind == CORE_WAIT ? m->deadline : o->kind == CORE_RESERVE ? o->until : INT64_MAX;
 }
 
 void replica_turn(struct taking *q)

@@ -13,6 +13,7 @@
 #include "store/shell/session.h"
 #include "store/shell/space.h"
 #include "store/shell/state.h"
+#include "store/shell/trim.h"
 #include "store/shell/watch.h"
 #include "store/where.h"
 
@@ -127,6 +128,7 @@ static void housekeeping_due(uv_timer_t *timer)
     if (!error)
         s->unlinked[0] = 0;
     listener_tend(s->listener);
+    trim_tend(s);
     log_sums(server_clock(s));
     server_look_soon(s); /* a node that is never idle looks too */
 }
@@ -435,6 +437,7 @@ int server_create(struct server **out, const struct settings *settings, char *wh
     }
     s->settings = *settings;
     s->timer_fd = -1;
+    s->drive_until = INT64_MAX;
     for (unsigned i = 0; i < 4; i++)
         s->ro_fds[i] = -1;
     pthread_mutex_init(&s->connect_lock, NULL);

@@ -39,5 +39,11 @@ int server_health(struct server *s, char *why, size_t why_size);
  * connected socket in *fd. server_embedded_stop ends and destroys it. */
 int server_embedded(struct server **out, const char *url_settings, int *fd, char *why, size_t why_size);
 void server_embedded_stop(struct server *s);
+/* Of an embedded node, by a thread that waits for an answer of it: does the node's work until done(arg) or `until`
+ * (CLOCK_MONOTONIC ns). False: it did not, since the node's own thread is at work or the node stops. done is called
+ * between pieces of work, without a lock. */
+bool server_drive(struct server *s, bool (*done)(void *arg), void *arg, int64_t until);
+/* Whoever drives asks done(arg) again. Any thread. */
+void server_poke(struct server *s);
 
 #endif

@@ -6,6 +6,7 @@
 #include "store/shell/liveness.h"
 #include "store/shell/log.h"
 #include "store/shell/peers.h"
+#include "store/shell/trim.h"
 #include "store/shell/watch.h"
 
 #include <errno.h>
@@ -62,6 +63,7 @@ static void session_release(struct session *c)
 void session_unmake(struct session *c)
 {
     session_release(c);
+    trim_freed(c->server);
     free(c->message);
     free(c);
 }

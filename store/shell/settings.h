@@ -64,7 +64,7 @@ struct settings {
     uint32_t n_peers;
     uint32_t homes;       /* of a key, 1 .. 3; default 2, and at most the members */
     int64_t lease_ns;     /* duration of a lease that asks for none; default 5s, at most 30s */
-    uint64_t lease_quota; /* bytes that one peer may have leased; default 50% of the pool */
+    uint64_t lease_quota; /* bytes that one peer may have leased, or one larger object; default 50% of the pool */
     uint32_t verify;      /* one transfer in so many is verified: 1 always (the default), 0 none: the lease alone */
     int64_t tombstone_ns; /* how long a removal is remembered; default 1h, the same on all nodes */
     int64_t fresh_ns;     /* in a replaceable namespace a version that was current so long ago is still good; 60s */
@@ -80,6 +80,7 @@ struct settings {
 struct setting {
     const char *name;     /* "max-objects"; the flag is --max-objects, the variable BERTH_MAX_OBJECTS */
     const char *value;    /* placeholder for help: SIZE, PATH, N, DURATION */
+    const char *range;    /* of the number in it: "100ms to 30s", "from 0", "WEIGHT 1 to 65535"; empty: no number */
     const char *fallback; /* default as text */
     const char *doc;      /* one line */
 };

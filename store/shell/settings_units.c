@@ -1,6 +1,8 @@
 /* settings_units.c: what is said of a value that is none. */
 #include "store/shell/settings_value.h"
 
+#include "store/duration.h"
+
 #include <errno.h>
 
 #define SIZE_UNITS "write bytes, or a number with K M G T, KiB MiB GiB TiB (binary) or KB MB GB TB (decimal)"
@@ -22,10 +24,10 @@ static const char *peering_units(unsigned index, bool range)
     case SET_HOMES:
         return "write 1, 2 or 3";
     case SET_LEASE:
-        return range ? "it must be 100ms to 30s" : "that is no duration: write a number with ns, us, ms, s, m or h";
+        return range ? "it must be 100ms to 30s" : "that is no duration: write " DURATION_UNITS;
     case SET_TOMBSTONES:
     case SET_FRESH:
-        return range ? "it must be 1s to 24h" : "that is no duration: write a number with ns, us, ms, s, m or h";
+        return range ? "it must be 1s to 24h" : "that is no duration: write " DURATION_UNITS;
     case SET_REPLACEABLE:
         return range ? "256 namespaces can be configured"
                      : "write none, or names of 1 to 63 of the characters a-z A-Z 0-9 . _ -, several joined by commas";
@@ -73,7 +75,7 @@ const char *value_units(unsigned index, int error)
     case SET_MODE:
         return "write 0600, or 0640 to let a group read: no mode lets it write";
     case SET_QUARANTINE:
-        return range ? "it must be at most 24h" : "that is no duration: write a number with ns, us, ms, s, m or h";
+        return range ? "it must be at most 24h" : "that is no duration: write " DURATION_UNITS;
     case SET_LOG_LEVEL:
         return "write error, warning, info or debug";
     case SET_LOG_FORMAT:

@@ -2,6 +2,7 @@
 #include "store/shell/settings_value.h"
 
 #include "store/berth.h"
+#include "store/duration.h"
 #include "store/evict.h"
 
 #include <ctype.h>
@@ -15,6 +16,7 @@
 
 #define LEASE_LEAST_NS 100000000 /* a shorter one is over before much of a transfer is */
 #define MEMORY_LEAST_NS INT64_C(1000000000)
+#define DAY_NS (86400 * INT64_C(1000000000))
 
 static const char *const lock_names[] = {"off", "auto", "required", NULL};
 static const char *const level_names[] = {"error", "warning", "info", "debug", NULL};
@@ -69,39 +71,12 @@ static int parse_count(const char *text, uint64_t least, uint64_t most, uint64_t
     return 0;
 }
 
-/* "12.5" as 12500000 with 6 places. Returns what follows, NULL if there is no number. */
-static const char *parse_fixed(const char *text, unsigned places, uint64_t *out)
-{
-    uint64_t n = 0;
-    bool any = false, fraction = false;
-    for (; isdigit((unsigned char)*text) || (*text == '.' && !fraction); text++) {
-        if (*text == '.') {
-            fraction = true;
-            continue;
-        }
-        any = true;
-        if (fraction && places == 0)
-            return NULL;
-        if (n > UINT64_MAX / 100)
-            return NULL;
-        n = n * 10 + (uint64_t)(*text - '0');
-        places -= fraction;
-    }
-    for (; places > 0; places--) {
-        if (n > UINT64_MAX / 10)
-            return NULL;
-        n *= 10;
-    }
-    *out = n;
-    return any ? text : NULL;
-}
-
 #define PERCENT_PLACES 4u
 #define PERCENT_WHOLE UINT64_C(1000000) /* 100 % */
 
 static bool parse_percent(const char *text, uint64_t *out)
 {
-    const char *end = parse_fixed(text, PERCENT_PLACES, out);
+    const char *end = fixed_parse(text, PERCENT_PLACES, out);
     return end != NULL && strcmp(end, "%") == 0;
 }
 
@@ -124,26 +99,15 @@ uint64_t value_share(const char *text, uint64_t pool)
     return n;
 }
 
-static int parse_duration(const char *text, int64_t *out)
+static int parse_duration(const char *text, int64_t least, int64_t most, int64_t *out)
 {
-    static const struct {
-        const char *name;
-        uint64_t ns;
-    } units[] = {{"ns", 1}, {"us", 1000}, {"ms", 1000000}, {"s", 1000000000}, {"m", 60000000000}, {"h", 3600000000000}};
-    uint64_t milli;
-    const char *end = parse_fixed(text, 3, &milli);
-    if (end == NULL)
-        return -EINVAL;
-    for (unsigned i = 0; i < sizeof units / sizeof *units; i++) {
-        if (strcmp(end, units[i].name) != 0)
-            continue;
-        unsigned __int128 ns = (unsigned __int128)milli * units[i].ns / 1000;
-        if (ns > (unsigned __int128)24 * 3600 * 1000000000)
-            return -ERANGE;
-        *out = (int64_t)ns;
-        return 0;
-    }
-    return -EINVAL;
+    int64_t ns;
+    int e = duration_parse(text, &ns);
+    if (e == 0 && (ns < least || ns > most))
+        return -ERANGE;
+    if (e == 0)
+        *out = ns;
+    return e;
 }
 
 static int parse_text(const char *text, char *out, size_t size)
@@ -269,28 +233,6 @@ static int parse_small(const char *text, uint64_t most, uint32_t *out)
     return parse_range(text, 0, most, out);
 }
 
-static int parse_lease(const char *text, int64_t *out)
-{
-    int64_t ns;
-    int e = parse_duration(text, &ns);
-    if (e == 0 && (ns < LEASE_LEAST_NS || ns > LEASE_TTL_LIMIT_NS))
-        return -ERANGE;
-    if (e == 0)
-        *out = ns;
-    return e;
-}
-
-static int parse_memory(const char *text, int64_t *out)
-{
-    int64_t ns;
-    int e = parse_duration(text, &ns);
-    if (e == 0 && ns < MEMORY_LEAST_NS)
-        return -ERANGE;
-    if (e == 0)
-        *out = ns;
-    return e;
-}
-
 static int parse_choice(const char *const *names, const char *text, uint32_t *out)
 {
     int choice = parse_name(names, text);
@@ -332,15 +274,15 @@ static int parse_peering(struct settings *s, unsigned index, const char *text)
     case SET_HOMES:
         return parse_range(text, 1, 3, &s->homes);
     case SET_LEASE:
-        return parse_lease(text, &s->lease_ns);
+        return parse_duration(text, LEASE_LEAST_NS, LEASE_TTL_LIMIT_NS, &s->lease_ns);
     case SET_LEASE_QUOTA:
         return check_share(text);
     case SET_VERIFY:
         return parse_verify(text, &s->verify);
     case SET_TOMBSTONES:
-        return parse_memory(text, &s->tombstone_ns);
+        return parse_duration(text, MEMORY_LEAST_NS, DAY_NS, &s->tombstone_ns);
     case SET_FRESH:
-        return parse_memory(text, &s->fresh_ns);
+        return parse_duration(text, MEMORY_LEAST_NS, DAY_NS, &s->fresh_ns);
     case SET_REPLACEABLE:
         return parse_list(s, text, replaceable);
     default:
@@ -384,7 +326,7 @@ int value_parse(struct settings *s, unsigned index, const char *text)
     case SET_MODE:
         return parse_mode(text, &s->mode);
     case SET_QUARANTINE:
-        return parse_duration(text, &s->quarantine_ns);
+        return parse_duration(text, 0, DAY_NS, &s->quarantine_ns);
     case SET_LOG_LEVEL:
         return parse_choice(level_names, text, &s->log_level);
     case SET_LOG_FORMAT:

@@ -1,11 +1,12 @@
 /* state.h: what the files of the shell share: the server and its sessions. Everything here belongs to the node's
- * thread, but for what is named atomic or guarded.
+ * thread, or to the caller that does its work (baton.h), but for what is named atomic or guarded.
  */
 #ifndef BERTH_SHELL_STATE_H
 #define BERTH_SHELL_STATE_H
 
 #include "store/attach.h"
 #include "store/ring.h"
+#include "store/shell/baton.h"
 #include "store/shell/commit.h"
 #include "store/shell/region.h"
 #include "store/shell/scan.h"
@@ -156,11 +157,18 @@ struct server {
     _Atomic uint32_t sleeping; /* an executor that finishes rings the eventfd only then */
     uint64_t sleeps, passes;
 
+    struct baton baton;
+    bool shared;         /* callers may do the node's work */
+    bool driven;         /* one does */
+    int64_t drive_until; /* .. until then; INT64_MAX: none does */
+    bool flushed;        /* since the last work libuv ran and found nothing */
+
     _Atomic uint32_t stop; /* asked for, from anywhere */
     bool stopping, stopped;
     int commit_error;      /* the last commit's, 0: it went well */
     char unlinked[256];    /* what region_linked said last; empty: all is well */
     struct lane_sums gone; /* counters of sessions that are no more */
+    unsigned freed;        /* trim.h: sessions and connections since memory was given back */
 
     pthread_mutex_t connect_lock;
     int connects[GUESTS_MAX]; /* sockets from server_connect that wait for the node's thread */

@@ -17,6 +17,7 @@ must_find "berth_drop: no comment" '/^\/\* Drops a hold/d'
 must_find "berth_drop: its comment has neither errors" 's/^(\/\* Drops a hold\.).*/\1 *\//'
 must_find "berth_hold: its comment does not mention 'ttl_ns'" 's/ttl_ns (\(|of)/time \1/; s/or ttl_ns/or a time/'
 must_find "enum berth_phase: no comment" '/^\/\* Where the time of a pull went/,/\*\/$/d'
+must_find "berth_get_into: 'ENOSPC' stands in its text" 's/; -ENOSPC \(buffer is too small\)//'
 must_find "BERTH_EHELD: no comment says" 's/^( \* .*)BERTH_EHELD, /\1/'
 
 # The examples are programs.
@@ -30,7 +31,7 @@ for i, text in enumerate(dict.fromkeys(examples.values())):
     print(f"int example{i}(struct berth *b{', ' + rest if rest else ''});")
     print(f"int example{i}(struct berth *b{', ' + rest if rest else ''})\n{{\n{text}\n    return {'kept' if 'kept' in text else 0};\n}}")
 EOF
-"${CC:-cc}" -std=c17 -Wall -Werror -Wno-misleading-indentation -I. -fsyntax-only "$directory/examples.c"
+"${CC:-cc}" -std=c17 -Wall -Wextra -Werror -Wno-misleading-indentation -Wno-unused-parameter -I. -fsyntax-only "$directory/examples.c"
 
 "$PYTHON" tools/mkman store/berth.h "$directory/man3"
 "$PYTHON" tools/mkman --tools "$BUILD/bin" "$directory"
@@ -74,6 +75,23 @@ for kind, name, body in re.findall(r"\b(struct|enum) (berth_\w+)\s*\{(.*?)\}", s
 if count < 170:
     bad += 1
     print(f"only {count} values and fields were found")
+# A page lists what its call can return: nothing that only a call which its text mentions has, and all that it borrows.
+def errors(name):
+    return set(re.findall(r"^\.B (?:\\-)?(\w+)$", pages[name].split(".SH ERRORS")[1].split(".SH ")[0], re.M))
+
+only_writers = {"E2BIG", "BERTH_EUNPUBLISHED", "BERTH_EVERSION"}
+readers = ("berth_get", "berth_get_many", "berth_get_into", "berth_get_range", "berth_prefix")
+for name in readers:
+    if errors(name) & only_writers:
+        bad += 1
+        print(f"{name} lists {errors(name) & only_writers}")
+for name, more in (("berth_get_into", {"ENOSPC"}), ("berth_get_range", {"ERANGE", "EOPNOTSUPP"}), ("berth_get_many", {"BERTH_EGROUP"})):
+    if errors(name) != errors("berth_get") | more:
+        bad += 1
+        print(f"{name}: {errors(name) ^ (errors('berth_get') | more)} is on one side")
+if not only_writers <= errors("berth_put") or errors("berth_buffer_alloc") & {"EACCES", "EPERM", "EEXIST"}:
+    bad += 1
+    print("errors of berth_put or berth_buffer_alloc")
 if "berth_flags" not in pages["berth_get"] or "berth_get" not in pages["berth_flags"]:
     bad += 1
     print("berth_get and berth_flags do not name each other")

@@ -40,6 +40,42 @@ daemons+=($!)
 read -r <"$scratch/other.ready"
 each 4 BERTH_ENODE -n "unix:$scratch/other" -t 2s
 each 2 EINVAL -n "nonsense:x"
+each 2 EINVAL -n ""
+BERTH_NODE='' each 2 EINVAL
+err_has "\$BERTH_NODE is empty"
+
+# A node that does not start ends both programs with the same code, whatever the cause.
+both() # CODE SETTING=VALUE...
+{
+    local code=$1 flags=() url=pool=8MiB setting
+    shift
+    for setting in "$@"; do
+        flags+=("--${setting%%=*}" "${setting#*=}")
+        url+="&$setting"
+    done
+    run "$code" "$bin/berthd" --config /dev/null --socket "$scratch/both.sock" --pool 8MiB "${flags[@]}"
+    err_is_line
+    run "$code" berth --json -n "embedded:?$url" ls
+    json "d['exit'] == $code and d['error']['sentence']"
+}
+err_is_line()
+{
+    check "a line that says why" test -s "$scratch/err"
+}
+mkdir "$scratch/files"
+echo mine >"$scratch/files/notes"
+read -r port _ < <(two_ports)
+both 5 "region=$scratch/files"
+both 2 "region=$scratch/none" "high=101%"
+both 2 "region=$scratch/none" "listen=tcp://0.0.0.0:7400"
+both 1 "region=/proc/none"
+both 1 "region=$scratch/none/none"
+both 5 "region=$scratch/none" "index-size=8TiB"
+start_berthd taken --listen "tcp://127.0.0.1:$port"
+both 5 "region=$node_dir/region"
+both 5 "region=$scratch/none" "listen=tcp://127.0.0.1:$port"
+stop_berthd
+unset BERTH_NODE
 
 start_berthd node --high 100% --low 99%
 if [[ $(id -u) -eq 0 ]]; then
@@ -64,6 +100,10 @@ for bad in 'put' 'put a b c' 'get' 'get a b' 'get k' 'exists' 'ls a b' 'stat' 'r
     run 2 berth --json $bad
     failed_as 2 EINVAL
 done
+run 2 berth hold a
+err_has "--label"
+run 0 berth hold --help
+out_has "KEY.. --label LABEL"
 run 2 berth --json hold a --label "$(printf '%064d' 0)"
 failed_as 2 EINVAL
 

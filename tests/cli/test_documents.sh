@@ -23,21 +23,21 @@ page = (root / "docs/operations.md").read_text()
 texts = {name: (root / name).read_text() for name in ("README.md", "docs/operations.md", "docs/benchmarks.md", "docs/guarantees.md")}
 bad = []
 
-# The table of settings: name, value, default, which change without a restart, and which have to be the same.
-said = re.findall(r"^  --(\S+) (\S+) *\n? +(\S.*) \(default (.*)\)$", (scratch / "settings").read_text(), re.M)
+# The table of settings: name, value, range, default, which change without a restart, and which have to be the same.
+said = re.findall(r"^  --(\S+) (\S+) *\n? +(\S.*) \((?:([^()]*), )?default (.*)\)$", (scratch / "settings").read_text(), re.M)
 rows = [[c.strip().replace("\\|", "|") for c in re.split(r"(?<!\\)\|", line)[1:-1]]
         for line in re.findall(r"^\| `[a-z-]+` \|.*\| (?:reload|restart) \|.*$", page, re.M)]
 table = {row[0].strip("`"): row for row in rows}
-settings = {name: (value, default) for name, value, _, default in said if name != "config"}
+settings = {name: (value, range_, default) for name, value, _, range_, default in said if name != "config"}
 if len(settings) < 30 or table.keys() != settings.keys():
     bad.append(f"settings: {sorted(table.keys() ^ settings.keys())} are on one side only")
-bad += [f"setting {n}: {table[n][1:3]} is said, {v} is" for n, v in settings.items() if n in table and table[n][1:3] != list(v)]
+bad += [f"setting {n}: {table[n][1:4]} is said, {v} is" for n, v in settings.items() if n in table and table[n][1:4] != list(v)]
 reloaded = [n.lower().replace("_", "-") for n in re.findall(r"\[SET_(\w+)\] = true", (root / "store/shell/reload.c").read_text())]
-changes = {n for n, row in table.items() if row[3] == "reload"}
+changes = {n for n, row in table.items() if row[4] == "reload"}
 if len(changes) != len(reloaded) or not all(any(c.startswith(r) for c in changes) for r in reloaded):
     bad.append(f"without a restart: {sorted(changes)} in the page, {sorted(reloaded)} in reload.c")
-same = {n for n, row in table.items() if row[4] == "same"}
-if same != {"cluster", "peers", "homes", "tombstones", "fresh"}:
+same = {n for n, row in table.items() if row[5] == "same"}
+if same != {"cluster", "peers", "homes", "tombstones", "fresh", "replaceable"}:
     bad.append(f"the same on all nodes: {sorted(same)}")
 
 # Paths of the status. `peers[].a`, `.b`: the second is of the first's object; PEER stands for a name.

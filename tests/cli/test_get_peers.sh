@@ -64,6 +64,24 @@ for command in "stat absent --peers" "exists absent --peers"; do
     failed_as 4 BERTH_EUNSURE
     err_has "member 'a'"
 done
+run 6 berth get absent --peers --wait 300ms -o "$scratch/none"
+err_has "it did not come in time: member 'a'"
+run 6 berth -n "tcp://127.0.0.1:$port_b" get absent --wait 300ms -o "$scratch/none"
+err_has "it did not come in time: member 'a'"
+run 6 berth get absent --wait 50ms -o "$scratch/none" # only here: no member matters
+err_has "within 50.0 ms"
+# Of many keys each has its answer: what is here, and who may have the others. The worst decides.
+run 0 berth put here "$scratch/in"
+for command in exists stat; do
+    run 4 berth $command here absent here --peers --json
+    json "[('error' in r and r['error']['name']) for r in d['results']] == [False, 'BERTH_EUNSURE', False] and d['exit'] == 4"
+    json "\"member 'a'\" in d['results'][1]['error']['sentence'] and d['error']['name'] == 'BERTH_EUNSURE'"
+done
+run 4 berth exists absent here --peers
+check "each on its line" diff <(printf 'unsure\tabsent\nyes\there\n') "$scratch/out"
+err_has "'absent': member 'a'"
+run 4 berth -n "tcp://127.0.0.1:$port_b" exists here absent --json
+json "[r.get('present') for r in d['results']] == [True, None] and d['results'][1]['error']['name'] == 'BERTH_EUNSURE'"
 run 6 berth put alone "$scratch/in" --published -t 300ms --json
 failed_as 6 BERTH_EUNPUBLISHED
 for command in "get absent -o $scratch/none" "get absent --range 0:1 -o $scratch/none" "stat absent" "exists absent"; do

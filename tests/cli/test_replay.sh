@@ -53,6 +53,17 @@ d, m = json.load(open(sys.argv[1] + "/out")), json.load(open(sys.argv[1] + "/mod
 sys.exit(0 if eval("(" + sys.argv[2] + ")") else 1)' "$scratch" "$1"
 }
 
+# What an error says to do can be done, and is another command than the one that failed.
+run 1 berth replay chat
+err_has "--generate chat"
+run 5 berth replay "$scratch/trace" --capacity-blocks 100000000 --json
+err_has "give less of either"
+run 2 berth replay --clients 0
+err_has "--clients: '0'"
+run 0 berth replay --generate chat --requests 300 --nodes 2 --kill 100
+out_has "none is killed"
+check "no command that was just run" bash -c "! grep -q -- '--kill' '$scratch/out'"
+
 run 0 berth replay "$scratch/trace" --capacity-blocks 200 --block-size 4KiB --policy lru --json
 as_model "$same"
 # With room for few requests it waits for eviction after each, and hits to the block what the model hits; so does another

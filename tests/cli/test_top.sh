@@ -16,7 +16,7 @@ for bad in '-i 0' '-i 9ms' '-i -1s' '-i 2h' '-i nan' '-i 1' '-i' '-c 0' '-c -1' 
     failed_as 2 EINVAL
 done
 run 0 berth top --help
-out_has "--interval TIME"
+out_has "--interval DURATION"
 out_has "Each view is the difference"
 run 0 berth help top --json
 json "{o['name'] for o in d['commands'][0]['options']} == {'interval', 'count'}"

@@ -117,6 +117,34 @@ static void the_callers_own(void **state)
     munmap(map, BYTES);
 }
 
+/* A descriptor that the node could not write through is told so, and not about the seal that it has. */
+static void sealed_against_it(void **state)
+{
+    static const struct {
+        unsigned before, after;
+        int error;
+        const char *word;
+    } kind[] = {{F_SEAL_SHRINK, F_SEAL_FUTURE_WRITE, -EACCES, "F_SEAL_FUTURE_WRITE"},
+                {0, F_SEAL_FUTURE_WRITE, -EACCES, "F_SEAL_FUTURE_WRITE"},
+                {0, F_SEAL_SEAL, -EPERM, "MFD_ALLOW_SEALING"},
+                {0, F_SEAL_GROW, -EPERM, "F_SEAL_SHRINK"}};
+    (void)state;
+    nodes_open_daemon(2);
+    for (unsigned i = 0; i < sizeof kind / sizeof kind[0]; i++) {
+        struct berth_error_info e;
+        uint32_t id = 77;
+        void *map;
+        int fd = memory(8192, kind[i].before, 0, &map);
+        assert_int_equal(fcntl(fd, F_ADD_SEALS, kind[i].after), 0);
+        assert_int_equal(berth_buffer_register(CLIENT, fd, 0, map, 8192, &id), kind[i].error);
+        berth_error(CLIENT, &e);
+        assert_non_null(strstr(e.sentence, kind[i].word));
+        assert_int_equal(id, 77);
+        munmap(map, 8192);
+        close(fd);
+    }
+}
+
 static void refused(void **state)
 {
     void *map;
@@ -501,12 +529,19 @@ int main(void)
 {
 #define CASE(name) cmocka_unit_test_teardown(name, nodes_close)
     const struct CMUnitTest tests[] = {
-        CASE(without_peers),        CASE(straight_into_it),
-        CASE(the_callers_own),      CASE(refused),
-        CASE(mapped_as_it_is_said), CASE(hostile),
-        CASE(over_a_restart),       CASE(unregister_in_flight),
-        CASE(killed_in_flight),     CASE(puts_wait_for_homes),
-        CASE(published_in_a_queue), CASE(a_home_is_silent),
+        CASE(without_peers),
+        CASE(straight_into_it),
+        CASE(the_callers_own),
+        CASE(sealed_against_it),
+        CASE(refused),
+        CASE(mapped_as_it_is_said),
+        CASE(hostile),
+        CASE(over_a_restart),
+        CASE(unregister_in_flight),
+        CASE(killed_in_flight),
+        CASE(puts_wait_for_homes),
+        CASE(published_in_a_queue),
+        CASE(a_home_is_silent),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

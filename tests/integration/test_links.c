@@ -264,6 +264,8 @@ static void test_another_memory(void **unused)
     expect_refusal(NULL, (const char *[]){"--tombstones", "2h", NULL},
                    "'tombstones' is 7200s on 'beta' and 3600s on 'alpha': it must be the same on all nodes");
     expect_refusal((const char *[]){"--fresh", "1s", NULL}, NULL, "'fresh' is 60s on 'beta' and 1s on 'alpha'");
+    expect_refusal(NULL, (const char *[]){"--replaceable", "sessions", NULL},
+                   "other namespaces are 'replaceable' on 'beta' than on 'alpha'");
 }
 
 /* alpha looks for beta where gamma listens. */
@@ -281,6 +283,108 @@ static void test_another_name(void **unused)
     expect_number(0, 1, "ups", 0);
     daemon_end(&node[0]);
     daemon_end(&node[2]);
+}
+
+/* ---- who is met late ---- */
+
+/* A listener that takes connections to beta's port and drops them. */
+static int listen_on(uint16_t at)
+{
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons(at)};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
+    struct timeval patience = {.tv_sec = 20};
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    assert_int_equal(bind(fd, (struct sockaddr *)&a, sizeof a), 0);
+    assert_int_equal(listen(fd, 16), 0);
+    return fd;
+}
+
+/* Who has been away for a moment is tried again soon: not later and later, as who stays away. */
+static void test_early_attempts_are_close(void **unused)
+{
+    (void)unused;
+    int64_t before = 0, least = INT64_MAX;
+    make_list(2);
+    int fd = listen_on(port[1]);
+    start(0);
+    for (unsigned i = 0; i < 10; i++) {
+        int c = accept(fd, NULL, NULL);
+        assert_true(c >= 0);
+        close(c);
+        int64_t now = berth_deadline(0);
+        if (i > 6 && now - before < least) { /* 50 ms doubled six times are 3.2 s */
+            least = now - before;
+        }
+        before = now;
+    }
+    assert_true(least < 1000000000);
+    close(fd);
+    daemon_end(&node[0]);
+}
+
+/* A node that has just begun and has not met the others yet doesn't say that it is not known whether a key is there: it
+ * asks when they are met. */
+static void test_first_question_waits(void **unused)
+{
+    (void)unused;
+    long result = 0;
+    for (unsigned tries = 0; tries < 3 && result != -ENOENT;
+         tries++) { /* alpha's start may take longer than the wait */
+        make_list(2);
+        start(1);
+        struct berth *b = daemon_open(&node[1], "test");
+        struct berth_queue *q;
+        struct berth_op op = {
+            .opcode = BERTH_OP_PULL, .key = key_of("nowhere"), .deadline = berth_deadline(20000000000)};
+        struct berth_op *done;
+        assert_int_equal(berth_queue_open(b, 4, &q), 0);
+        assert_int_equal(berth_submit(q, &op, 1), 1);
+        start(0);
+        assert_int_equal(berth_reap(q, &done, 1, BERTH_FOREVER), 1);
+        result = op.result;
+        berth_queue_close(q);
+        berth_close(b);
+        daemon_end(&node[0]);
+        daemon_end(&node[1]);
+    }
+    assert_int_equal(result, -ENOENT);
+}
+
+/* Who does not come at all is waited for a moment only, and then not for each question anew. */
+static void test_absent_one_is_unsure(void **unused)
+{
+    (void)unused;
+    make_list(2);
+    start(1);
+    struct berth *b = daemon_open(&node[1], "test");
+    struct berth_stat st;
+    for (unsigned i = 0; i < 2; i++) {
+        int64_t before = berth_deadline(0);
+        assert_int_equal(berth_stat_peers(b, key_of("nowhere"), &st, berth_deadline(60000000000)), BERTH_EUNSURE);
+        assert_true(i == 0 || berth_deadline(0) - before < 1500000000);
+    }
+    expect_why(1, 0, "it has not connected to this node yet");
+    berth_close(b);
+    daemon_end(&node[1]);
+}
+
+/* alpha is started again with a wrong port for beta. It runs, and beta can't know: it says what it knows. */
+static void test_wrong_port_at_the_other(void **unused)
+{
+    (void)unused;
+    make_list(2);
+    start(0);
+    start(1);
+    expect_state(0, 1, "up");
+    assert_int_equal(daemon_stop(&node[0]), 0);
+    snprintf(list, sizeof list, "alpha=tcp://127.0.0.1:%u,beta=tcp://127.0.0.1:%u", port[0], free_port());
+    daemon_again(&node[0]); /* its flags name `list` */
+    assert_true(daemon_says(&node[0], "no connection to peer 'beta'", SOON_MS));
+    expect_state(1, 0, "down");
+    expect_why(1, 0, "it has not connected to this node since: if it runs, its log says why");
+    daemon_end(&node[0]);
+    daemon_end(&node[1]);
 }
 
 /* ---- configuration ---- */
@@ -436,6 +540,10 @@ int main(void)
         cmocka_unit_test(test_another_memory),
         cmocka_unit_test(test_listens_elsewhere),
         cmocka_unit_test(test_another_name),
+        cmocka_unit_test(test_early_attempts_are_close),
+        cmocka_unit_test(test_first_question_waits),
+        cmocka_unit_test(test_absent_one_is_unsure),
+        cmocka_unit_test(test_wrong_port_at_the_other),
         cmocka_unit_test(test_addresses),
         cmocka_unit_test(test_port_is_taken),
         cmocka_unit_test(test_strangers_change_nothing),

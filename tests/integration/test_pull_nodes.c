@@ -518,13 +518,54 @@ static void alone(void **state)
     assert_int_equal(berth_get_into(node[0], key, &v, sizeof v, BERTH_PEERS, BERTH_FOREVER), -ENOENT);
 }
 
+/* Not "an argument is out of range": the sentence says where an id comes from. */
+static void unknown_namespace(void **state)
+{
+    (void)state;
+    static uint8_t into[16];
+    struct berth_key key = {.data = "k", .size = 1, .ns = 77};
+    struct berth_view v;
+    struct berth_range range = {.size = 1, .data = into};
+    open_nodes(2);
+    int64_t until = berth_deadline(SECONDS(20));
+    long rc[] = {berth_get(node[0], key, &v, BERTH_PEERS, until),
+                 berth_get_into(node[0], key, into, sizeof into, BERTH_PEERS, until),
+                 berth_get_range(node[0], key, &range, 1, BERTH_PEERS, until), berth_put(node[0], key, "x", 1, NULL)};
+    for (unsigned i = 0; i < sizeof rc / sizeof *rc; i++) {
+        assert_int_equal(rc[i], -EINVAL);
+    }
+    for (unsigned i = 0; i < 2; i++) {
+        struct berth_error_info e;
+        assert_int_equal(i ? berth_get(node[0], key, &v, BERTH_PEERS, until) : berth_put(node[0], key, "x", 1, NULL),
+                         -EINVAL);
+        berth_error(node[0], &e);
+        if (!strstr(e.sentence, "take the id from berth_namespace")) {
+            fail_msg("%s", e.sentence);
+        }
+    }
+    assert_int_equal(berth_get(node[0], key, &v, 1u << 30, until), -EINVAL); /* another reason, another sentence */
+    struct berth_error_info e;
+    berth_error(node[0], &e);
+    assert_null(strstr(e.sentence, "berth_namespace"));
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_teardown(name, close_nodes)
     const struct CMUnitTest tests[] = {
-        CASE(alone),         CASE(bytes_and_version), CASE(large_object),    CASE(misses),
-        CASE(many_from_all), CASE(prefixes),          CASE(into_memory),     CASE(queues),
-        CASE(cancelled),     CASE(both_ways_at_once), CASE(owner_is_killed), CASE(stat_at_peers),
+        CASE(alone),
+        CASE(bytes_and_version),
+        CASE(large_object),
+        CASE(misses),
+        CASE(many_from_all),
+        CASE(prefixes),
+        CASE(into_memory),
+        CASE(queues),
+        CASE(cancelled),
+        CASE(both_ways_at_once),
+        CASE(owner_is_killed),
+        CASE(stat_at_peers),
+        CASE(unknown_namespace),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

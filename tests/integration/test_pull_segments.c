@@ -260,6 +260,39 @@ static void lying_sums(void **state)
     berth_release(node[0], &v, 1);
 }
 
+static bool is_gone(void *key)
+{
+    struct berth_view v;
+    int rc = berth_get(node[0], key_of(key), &v, 0, BERTH_NOW);
+    if (rc == 0) {
+        berth_release(node[0], &v, 1);
+    }
+    return rc == -ENOENT;
+}
+
+/* The bytes are right and the list is not: no range of it can be verified by anybody, and a report says so. */
+static void damaged_list_is_found(void **state)
+{
+    static struct remote r;
+    char address[128];
+    struct wire_lease l;
+    struct berth_view v;
+    (void)state;
+    nodes_open(2, "");
+    nodes_put(0, "list", SIZE, 4 * KIB);
+    remote_address(node[0], address, sizeof address);
+    remote_open(&r, address, "stranger");
+    assert_int_equal(remote_lease(&r, "list", 0, &l), 0);
+    assert_int_equal(berth_get(node[0], key_of("list"), &v, 0, BERTH_NOW), 0);
+    const struct slot_header *h = &node[0]->lookup.headers[v.slot];
+    write_behind((const uint8_t *)node[0]->tails.base + (size_t)h->tail * TAIL_CELL + 8, 12345);
+    berth_release(node[0], &v, 1);
+    remote_corrupt(&r, "list", &l);
+    assert_true(eventually(is_gone, "list", 20000));
+    assert_int_equal(daemon_number(node[0], "remote.corrupt_found"), 1);
+    remote_close(&r);
+}
+
 static long reap_one(struct berth_queue *q, struct berth_op *op)
 {
     struct berth_op *out = NULL;
@@ -346,6 +379,7 @@ int main(void)
         CASE(ranges_on_lease_only),
         CASE(one_damaged_segment),
         CASE(lying_sums),
+        CASE(damaged_list_is_found),
         CASE(queues),
         CASE(sums_by_hand),
     };

@@ -239,7 +239,7 @@ static void *submit_one(void *arg)
     while (!dozes) { /* until the other thread sleeps in its call, for good and not for a lock */
         sched_yield();
         pthread_mutex_lock(&embedded->lock);
-        dozes = embedded->calls.dozing && reaper_sleeps();
+        dozes = (embedded->calls.dozing || embedded->calls.driving) && reaper_sleeps();
         pthread_mutex_unlock(&embedded->lock);
     }
     berth_submit(arg, &op, 1);

@@ -317,6 +317,49 @@ static long reap_one(struct berth_queue *q, struct berth_op *op)
     return op->result;
 }
 
+/* Straight to its place: nothing is copied out of a pool. */
+static void came_from(const struct berth_record *r, unsigned node, uint64_t least)
+{
+    assert_string_equal(r->source, afar_names[node]);
+    assert_string_equal(r->transport, "tcp");
+    assert_true(r->bytes >= least);
+    assert_int_equal(r->copied, r->bytes);
+    assert_int_equal(r->copied_out, 0);
+    assert_int_equal(r->member, node);
+    assert_true(r->lease != 0);
+    assert_true(r->phase_ns[BERTH_PHASE_TRANSFER] > 0 && r->phase_ns[BERTH_PHASE_TOTAL] > 0);
+}
+
+static void test_records(void **unused)
+{
+    struct berth_queue *q;
+    struct berth_record record;
+    int64_t until = berth_deadline(SECONDS(30));
+    (void)unused;
+    afar_put(1, "r", 10000, 0);
+    afar_settle();
+    struct berth *c = afar_client(afar_address[0]);
+    assert_int_equal(berth_queue_open(c, 8, &q), 0);
+    struct berth_range r = {.offset = 5, .size = 17, .data = afar_got};
+    struct berth_op op = {
+        .opcode = BERTH_OP_GET_RANGE, .key = key_of("r"), .ranges = &r, .n = 1, .deadline = until, .record = &record};
+    memset(&record, 0xee, sizeof record);
+    assert_int_equal(reap_one(q, &op), 17);
+    came_from(&record, 1, 17);
+    op = (struct berth_op){.opcode = BERTH_OP_GET_INTO,
+                           .key = key_of("r"),
+                           .data = afar_got,
+                           .size = sizeof afar_got,
+                           .deadline = until,
+                           .flags = BERTH_VERIFY,
+                           .record = &record};
+    assert_int_equal(reap_one(q, &op), 10000);
+    came_from(&record, 1, 10000);
+    assert_int_equal(record.flags, BERTH_RECORD_VERIFIED);
+    berth_queue_close(q);
+    berth_close(c);
+}
+
 static void test_queue_operations(void **unused)
 {
     struct berth_queue *q;
@@ -534,17 +577,12 @@ int main(void)
 {
     draw_seed();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reads_from_each),
-        cmocka_unit_test(test_what_is_not_there),
-        cmocka_unit_test(test_waits_for_a_key),
-        cmocka_unit_test(test_ranges),
-        cmocka_unit_test(test_replaced),
-        cmocka_unit_test(test_ranges_of_one_version),
-        cmocka_unit_test(test_queues),
-        cmocka_unit_test(test_queue_operations),
-        cmocka_unit_test(test_what_needs_a_node),
-        cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_fork),
+        cmocka_unit_test(test_reads_from_each),  cmocka_unit_test(test_what_is_not_there),
+        cmocka_unit_test(test_waits_for_a_key),  cmocka_unit_test(test_ranges),
+        cmocka_unit_test(test_replaced),         cmocka_unit_test(test_ranges_of_one_version),
+        cmocka_unit_test(test_queues),           cmocka_unit_test(test_records),
+        cmocka_unit_test(test_queue_operations), cmocka_unit_test(test_what_needs_a_node),
+        cmocka_unit_test(test_threads),          cmocka_unit_test(test_fork),
         cmocka_unit_test(test_leases_end),
     };
     return cmocka_run_group_tests(tests, afar_start, afar_end);

@@ -69,6 +69,11 @@ static void test_killed_and_back(void **unused)
         long rc = afar_into(c, key[dies], SECONDS(10));
         assert_true(rc == BERTH_EUNSURE || rc == BERTH_ENOTNOW || rc == BERTH_ENODE);
         assert_true(afar_now() - from < MS(1900)); /* refused connections say so, before a request is given up */
+        struct berth_key both[] = {key_of(key[0]), key_of(key[1])};
+        uint8_t present[2] = {9, 9};
+        assert_true(berth_exists(c, both, 2, present, 0) < 0);
+        assert_int_equal(present[dies], 2);
+        assert_int_equal(present[1 - dies], 1); /* the other's answer stands */
         afar_again(dies);
         afar_reads_soon(c, key[dies], 100000);
         afar_settle();
@@ -177,6 +182,10 @@ static void test_opens_not(void **unused)
     opens_not(url, -EACCES, "of the cluster 'berth'");
     snprintf(url, sizeof url, "%s?pool=64MiB", afar_address[0]);
     opens_not(url, -EINVAL, "'pool' is no setting");
+    opens_not("", -EINVAL, "the node's name is empty");
+    setenv("BERTH_NODE", "", 1);
+    opens_not(NULL, -EINVAL, "$BERTH_NODE is empty");
+    unsetenv("BERTH_NODE");
     snprintf(url, sizeof url, "%s?verify=sometimes", afar_address[0]);
     opens_not(url, -EINVAL, "verify");
     snprintf(url, sizeof url, "tcp://127.0.0.1:%u", afar_port());
@@ -258,6 +267,7 @@ static void test_client_writes_nothing(void **unused)
     member.self.revision = r.node.revision;
     member.self.tombstone_ns = r.node.tombstone_ns;
     member.self.fresh_ns = r.node.fresh_ns;
+    member.self.replaceable = r.node.replaceable;
     member.self.incarnation = 1;
     assert_false(remote_greet(&r, afar_address[0], &member.self));
     assert_non_null(strstr(r.why, "not in the member list"));
@@ -295,6 +305,28 @@ static bool lets_in(void *arg)
     return berth_open(&a->c, a->url, NULL) == 0;
 }
 
+/* KiB that the process has in memory. */
+static long resident(pid_t pid)
+{
+    char path[64], line[128];
+    long kib = -1;
+    snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
+    FILE *f = fopen(path, "r");
+    assert_non_null(f);
+    while (fgets(line, sizeof line, f) && sscanf(line, "VmRSS: %ld", &kib) != 1) {
+        continue;
+    }
+    fclose(f);
+    assert_true(kib > 0);
+    return kib;
+}
+
+/* What clients that have gone had is given back: a few MiB stay at most. */
+static bool is_given_back(void *before)
+{
+    return SANITIZED || resident(afar_daemon[0].pid) <= *(long *)before + 3000;
+}
+
 static void test_too_many_clients(void **unused)
 {
     (void)unused;
@@ -304,6 +336,7 @@ static void test_too_many_clients(void **unused)
     files.rlim_cur = files.rlim_max;
     setrlimit(RLIMIT_NOFILE, &files);
     struct remote **r = calloc(CLIENTS, sizeof *r);
+    long before = resident(afar_daemon[0].pid);
     struct berth *c = afar_client(afar_address[0]);
     for (unsigned i = 0; i < CLIENTS - 1; i++) {
         r[i] = malloc(sizeof **r);
@@ -327,6 +360,7 @@ static void test_too_many_clients(void **unused)
     assert_true(eventually(lets_in, &again, SOON_MS)); /* the others' places are free again */
     afar_reads(again.c, "full", 100);
     berth_close(again.c);
+    assert_true(eventually(is_given_back, &before, SOON_MS));
 }
 
 /* ---- a node that is none ---- */

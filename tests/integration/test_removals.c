@@ -395,6 +395,44 @@ static void test_leases_end(void **unused)
     berthds_end();
 }
 
+static void *third; /* registered with n2, so that nothing comes into its pool */
+
+static long third_gets(const char *key)
+{
+    return berth_get_into(berthds.b[2], key_of(key), third, BYTES, BERTH_PEERS, berth_deadline(SECONDS(5)));
+}
+
+static bool is_nowhere(void *key)
+{
+    return third_gets(key) == -ENOENT;
+}
+
+/* Neither home nor remover: it has heard of nothing, and of its lease the owner says that it is over. Each of its reads
+ * uses that again, so that it would last for the whole 5 s. */
+static void test_leases_of_others_end(void **unused)
+{
+    char key[16];
+    unsigned from = 0;
+    uint32_t id;
+    (void)unused;
+    berthds_start(3, 1, "1h", "60s");
+    assert_int_equal(berth_buffer_alloc(berthds.b[2], BYTES, &third, &id), 0);
+    for (unsigned remover = 0; remover < 2; remover++) { /* the owner itself, or a node that the home hears it from */
+        do {
+            snprintf(key, sizeof key, "third/%u", from++);
+        } while (!berthds_home(0, key_of(key)));
+        put(0, key);
+        berthds_quiet();
+        assert_int_equal(third_gets(key), BYTES);
+        if (remover) {
+            assert_int_equal(get(1, key, BERTH_PEERS), 0);
+        }
+        assert_int_equal(berth_remove(berthds.b[remover], key_of(key), NULL), 0);
+        assert_true(eventually(is_nowhere, key, 2000));
+    }
+    berthds_end();
+}
+
 /* ---- away for long ---- */
 
 /* A key whose homes are n0 and n2. */
@@ -424,6 +462,11 @@ static void three_keys(void)
     berthds_quiet();
 }
 
+static bool is_past(void *time)
+{
+    return berth_deadline(0) >= *(const int64_t *)time;
+}
+
 static void test_away_for_long(void **unused)
 {
     (void)unused;
@@ -446,9 +489,31 @@ static void test_away_for_long(void **unused)
     berthds_end();
 }
 
-static bool is_past(void *time)
+/* A node that has been confirmed was in touch: should it be killed at once, it is not away for long again, and what it
+ * has put since is not asked about. */
+static void test_killed_once_confirmed(void **unused)
 {
-    return berth_deadline(0) >= *(const int64_t *)time;
+    char key[16];
+    unsigned from = 0;
+    (void)unused;
+    berthds_start(3, 2, "4s", "60s"); /* what is noted in passing is a 16th of that too old at most */
+    put(1, "first");
+    berthds_quiet();
+    berthds_kill(1);
+    int64_t until = berth_deadline(SECONDS(5)); /* the time itself is what it is about */
+    assert_true(eventually(is_past, &until, BERTHDS_SOON_MS));
+    berthds_again(1);
+    assert_true(daemon_says(&berthds.d[1], "homes have confirmed", BERTHDS_SOON_MS));
+    name_key(key, "since", &from);
+    put(1, key);
+    put(1, "last"); /* the note's commit is no later than this one's */
+    berthds_kill(1);
+    berthds_again(1);
+    assert_int_equal(get(1, key, 0), 0);
+    assert_int_equal(daemon_number(berthds.b[1], "home.held"), 0);
+    berthds_quiet();
+    assert_int_equal(get(1, key, 0), 0);
+    berthds_end();
 }
 
 /* All are stopped for longer than removals are remembered: nobody could confirm anything, and nothing is lost; what was
@@ -504,7 +569,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_remover_is_killed), cmocka_unit_test(test_homes_restart),
         cmocka_unit_test(test_copies_go),         cmocka_unit_test(test_put_after_removal),
         cmocka_unit_test(test_hold_on_a_copy),    cmocka_unit_test(test_two_puts),
-        cmocka_unit_test(test_leases_end),        cmocka_unit_test(test_away_for_long),
+        cmocka_unit_test(test_leases_end),        cmocka_unit_test(test_leases_of_others_end),
+        cmocka_unit_test(test_away_for_long),     cmocka_unit_test(test_killed_once_confirmed),
         cmocka_unit_test(test_asleep_for_long),   cmocka_unit_test(test_all_away_for_long),
     };
     if (argc > 1) {

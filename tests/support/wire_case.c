@@ -81,6 +81,7 @@ static void any_hello(struct wire_case *w, bool most)
     if (h->version_max >= WIRE_VERSION_MEMORY) {
         h->tombstones = up_to(INT64_MAX);
         h->fresh = up_to(INT64_MAX);
+        h->replaceable = draw();
     }
     h->largest = (uint32_t)(WIRE_MESSAGE_MIN + up_to(UINT32_MAX - WIRE_MESSAGE_MIN));
     h->cluster = any_text(w->text[0], 0, WIRE_NAME_MAX, most);

@@ -105,6 +105,7 @@ static void hello(struct out *o, const struct wire_hello *h)
     if (h->version_max >= 2) {
         number(o, 8, "tombstones", h->tombstones);
         number(o, 8, "fresh", h->fresh);
+        mask(o, 8, "replaceable", h->replaceable);
     }
     number(o, 4, "largest message", h->largest);
     number(o, 1, "cluster size", h->cluster.size);

@@ -79,6 +79,41 @@ static void test_id_is_the_name_s(void **unused)
     core_close(&c);
 }
 
+static void declare(struct core *c, const char *const *names, uint32_t n, bool replaceable)
+{
+    static struct node_namespace list[2];
+    for (uint32_t i = 0; i < n; i++) {
+        snprintf(list[i].name, sizeof list[i].name, "%s", names[i]);
+        list[i].replaceable = replaceable;
+    }
+    c->config.namespaces = list;
+    c->config.n_namespaces = n;
+    core_crash(c, NULL, 0);
+}
+
+/* What members compare: which names are replaceable, in any order; what a region has from before counts. */
+static void test_sum_of_replaceable(void **unused)
+{
+    (void)unused;
+    struct core c;
+    core_open(&c, 4 * MIB, NULL);
+    assert_int_equal(node_replaceable(c.node), 0);
+    declare(&c, (const char *[]){"kv", "chat"}, 2, true);
+    uint64_t both = node_replaceable(c.node);
+    declare(&c, (const char *[]){"chat", "kv"}, 2, true);
+    assert_int_equal(node_replaceable(c.node), both);
+    declare(&c, NULL, 0, true);
+    assert_int_equal(node_replaceable(c.node), both);
+    declare(&c, (const char *[]){"chat"}, 1, false);
+    uint64_t one = node_replaceable(c.node);
+    assert_true(one != 0 && one != both);
+    assert_int_equal((uint32_t)one, node_namespace_id("kv", 2)); /* XXH3-64, as formats.md has it */
+    core_attach(&c, 1);
+    ask(&c, "made"); /* by a client: in such a one objects are kept */
+    assert_int_equal(node_replaceable(c.node), one);
+    core_close(&c);
+}
+
 static void test_one_id_is_one_name(void **unused)
 {
     (void)unused;
@@ -147,9 +182,8 @@ static void test_numbers_stay(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_id_is_the_name_s),
-        cmocka_unit_test(test_one_id_is_one_name),
-        cmocka_unit_test(test_configured_twins_are_refused),
+        cmocka_unit_test(test_id_is_the_name_s),   cmocka_unit_test(test_sum_of_replaceable),
+        cmocka_unit_test(test_one_id_is_one_name), cmocka_unit_test(test_configured_twins_are_refused),
         cmocka_unit_test(test_numbers_stay),
     };
     return cmocka_run_group_tests(tests, find_twins, NULL);

@@ -119,7 +119,8 @@ static void alike(void)
     }
 }
 
-/* Members with another `tombstones` or `fresh` refuse each other, and both say which, and what to do. */
+/* Members with other `tombstones`, `fresh` or replaceable namespaces refuse each other, and both say which, and what to
+ * do. */
 static void test_memory(void **unused)
 {
     (void)unused;
@@ -131,11 +132,20 @@ static void test_memory(void **unused)
     p.config[0].self.fresh_ns = INT64_C(1000000000);
     expect_refused(BERTH_EVERSION, "'fresh' is 60s on 'node-b' and 1s on 'node-a'", remedy);
     alike();
+    p.config[1].self.replaceable = 5;
+    expect_refused(BERTH_EVERSION, "other namespaces are 'replaceable' on 'node-b' than on 'node-a'",
+                   "those too that a region has from before");
+    alike();
+    p.config[0].self.replaceable = p.config[1].self.replaceable = 5;
+    pair_up(&p);
+    pair_close(&p);
+    alike();
     p.config[0].self.revision = 5;
     expect_refused(BERTH_EVERSION, "the member lists of 'node-b' and 'node-a' differ", remedy);
     alike();
     p.config[0].self.client = true; /* a client says neither */
     p.config[0].self.address[0] = '\0';
+    p.config[0].self.pool_bytes = 0;
     p.config[0].self.tombstone_ns = p.config[0].self.fresh_ns = 0;
     pair_up(&p);
 }
@@ -203,8 +213,8 @@ static void test_addresses(void **unused)
         struct peer *made;
         snprintf(config.self.address, sizeof config.self.address, "%s", unreachable[i]);
         assert_int_equal(peer_create(&made, &config, p.now), -EADDRNOTAVAIL);
-        struct wire_hello h = {.version_min = 1,
-                               .version_max = 1,
+        struct wire_hello h = {.version_min = WIRE_VERSION,
+                               .version_max = WIRE_VERSION,
                                .largest = 4096,
                                .region = {9},
                                .cluster = {"fleet", 5},
@@ -263,9 +273,64 @@ static void test_client(void **unused)
     pair_init(&p);
     p.config[0].self.client = true;
     p.config[0].self.address[0] = '\0';
+    p.config[0].self.pool_bytes = 0;
     pair_up(&p);
     assert_true(p.side[1].other.client);
     assert_false(p.side[0].other.client);
+}
+
+/* Of a client these are 0; who says otherwise is told which. */
+static void test_client_overstates(void **unused)
+{
+    (void)unused;
+    static const char *const word[] = {"a member list's revision", "'tombstones'", "'fresh'", "a pool",
+                                       "'replaceable' namespaces"};
+    for (unsigned i = 0; i < 5; i++) {
+        pair_init(&p);
+        struct peer_identity *c = &p.config[0].self;
+        c->client = true;
+        c->address[0] = '\0';
+        c->pool_bytes = i == 3 ? 4096 : 0;
+        c->revision = i == 0;
+        c->tombstone_ns = i == 1 ? INT64_MAX : 0;
+        c->fresh_ns = i == 2;
+        c->replaceable = i == 4 ? 77 : 0;
+        expect_refused(-EPROTO, "client 'node-a' says that it has", word[i]);
+    }
+}
+
+static int32_t unfit_whoever(void *env, const struct peer_identity *other, char *why, size_t size)
+{
+    (void)env;
+    (void)other;
+    snprintf(why, size, "something else");
+    return -EACCES;
+}
+
+/* Whatever else is wrong with it: a node of another version hears of the version. */
+static void test_version_first(void **unused)
+{
+    (void)unused;
+    for (unsigned other = 1; other <= 3; other += 2) {
+        for (unsigned what = 0; what < 5; what++) {
+            alike();
+            struct peer_identity *o = &p.config[0].self;
+            o->version_min = o->version_max = (uint16_t)other;
+            if (other == 1) /* its HELLO has neither */
+                o->tombstone_ns = o->fresh_ns = 0;
+            o->revision = what == 0;
+            if (what == 1)
+                snprintf(o->cluster, sizeof o->cluster, "other");
+            if (what == 2)
+                memcpy(o->region, p.config[1].self.region, sizeof o->region);
+            if (what == 3)
+                p.config[1].fit = unfit_whoever;
+            o->client = what == 4; /* with a pool, which a client has not */
+            o->address[0] = what == 4 ? '\0' : o->address[0];
+            expect_refused(BERTH_EFORMAT, "no common version: 'node-b' speaks 2 to 2",
+                           other == 1 ? "'node-a' 1 to 1" : "'node-a' 3 to 3");
+        }
+    }
 }
 
 static void test_config(void **unused)
@@ -335,10 +400,20 @@ int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        T(test_up),      T(test_newer),      T(test_no_common_version),
-        T(test_refused), T(test_addresses),  T(test_bad_welcome),
-        T(test_client),  T(test_config),     T(test_hello_timeout),
-        T(test_memory),  T(test_long_names), T(test_older),
+        T(test_up),
+        T(test_newer),
+        T(test_no_common_version),
+        T(test_refused),
+        T(test_addresses),
+        T(test_bad_welcome),
+        T(test_client),
+        T(test_client_overstates),
+        T(test_version_first),
+        T(test_config),
+        T(test_hello_timeout),
+        T(test_memory),
+        T(test_long_names),
+        T(test_older),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -232,6 +232,37 @@ static void shared(void **state)
     assert_int_equal(status().phase[PULL_TOTAL].count, 2);
 }
 
+/* Whoever only looks whether it is there moves nothing: no transfer, verified or not. One of 0 bytes is one. */
+static void looks(void **state)
+{
+    (void)state;
+    struct pull_range none = {0};
+    struct pull_key k = {.key = {.data = "k", .size = 1}, .n_ranges = 1, .ranges = &none, .buffer = 4};
+    for (unsigned i = 0; i < 2; i++) {
+        struct pull_request r = {
+            .id = i + 1, .keys = &k, .n_keys = 1, .destination = PULL_BUFFER, .sample = i, .deadline = INT64_MAX};
+        script_request(s, &r);
+        if (i == 0) {
+            script_found(s, take(CMD_PULL_ASK), 1, 3, 5);
+            script_grant(s, take(CMD_PULL_LEASE), 1, 5, 1000);
+        }
+        expect_done(i + 1, 0);
+    }
+    struct pull_status st = status();
+    assert_int_equal(st.counter[PULL_DONE], 2);
+    assert_int_equal(st.counter[PULL_DONE_BYTES], 0);
+    assert_int_equal(st.counter[PULL_TRANSFERS] + st.counter[PULL_VERIFIED] + st.counter[PULL_UNVERIFIED], 0);
+    assert_int_equal(source(3).transfers, 0);
+    script_pull(s, 3, "e", PULL_BUFFER, 0, 0);
+    script_found(s, take(CMD_PULL_ASK), 1, 3, 5);
+    struct pull_grant g = {.terms = script_terms(s, 6, 0)};
+    g.terms.checksum = UINT64_C(0x2d06800538d394c2); /* XXH3-64 of nothing */
+    script_event(s, &(struct pull_event){.kind = EV_PULL_LEASED, .id = take(CMD_PULL_LEASE), .grants = &g, .n = 1});
+    expect_done(3, 0);
+    assert_int_equal(status().counter[PULL_TRANSFERS], 1);
+    assert_int_equal(status().counter[PULL_VERIFIED], 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -242,6 +273,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(lost, fresh, end),
         cmocka_unit_test_setup_teardown(stale, fresh, end),
         cmocka_unit_test_setup_teardown(shared, fresh, end),
+        cmocka_unit_test_setup_teardown(looks, fresh, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -178,45 +178,6 @@ static void batch_above_the_lease_quota(void **state)
     expect_done(2, -ETIMEDOUT);
 }
 
-/* The pool has no room for now: who has a deadline waits for it, others are told when the shell's time is over. */
-static void room_is_waited_for(void **state)
-{
-    (void)state;
-    s->n_homes = 1;
-    int64_t until = s->now.mono_after + 100 * MS;
-    script_pull(s, 1, "k", PULL_REPLICA, 0, 0);
-    script_pull(s, 2, "k", PULL_REPLICA, 0, until);
-    script_pull(s, 3, "k", PULL_REPLICA, 0, until + 1000 * MS);
-    script_found(s, take(CMD_PULL_ASK), 1, 3, 5);
-    script_grant(s, take(CMD_PULL_LEASE), 1, 5, 10);
-    script_status(s, EV_PULL_RESERVED, take(CMD_PULL_RESERVE), -EAGAIN);
-    struct pull_result r = script_take(s, CMD_PULL_DONE)->result[0];
-    assert_int_equal(r.status, BERTH_EFULL);
-    assert_true(r.no_room && r.size == 10);
-    script_pass(s, 100 * MS);
-    r = script_take(s, CMD_PULL_DONE)->result[0];
-    assert_int_equal(r.status, -ETIMEDOUT);
-    assert_true(r.no_room && r.size == 10);
-    struct pull_status st;
-    pull_status(s->p, &st);
-    assert_int_equal(st.cause[CAUSE_ROOM], 2);
-    script_reserved(s, take(CMD_PULL_RESERVE), 7);
-    finish(take(CMD_PULL_READ));
-    script_status(s, EV_PULL_SEALED, take(CMD_PULL_SEAL), 0);
-    expect_done(3, 0);
-    /* Nobody wants it any more when the time is over. */
-    script_pull(s, 4, "q", PULL_REPLICA, 0, s->now.mono_after + 10 * MS);
-    script_found(s, take(CMD_PULL_ASK), 1, 3, 5);
-    script_grant(s, take(CMD_PULL_LEASE), 1, 5, 10);
-    uint64_t reserve = take(CMD_PULL_RESERVE);
-    script_pass(s, 10 * MS);
-    expect_done(4, -ETIMEDOUT);
-    script_status(s, EV_PULL_RESERVED, reserve, -EAGAIN);
-    assert_int_equal(script_count(s, CMD_PULL_RESERVE), 0);
-    pull_status(s->p, &st);
-    assert_int_equal(st.transfers, 0);
-}
-
 static void pull_ranges(uint64_t id, const struct pull_range *r, uint32_t n, uint32_t flags, uint32_t sample)
 {
     struct pull_key k = {.key = {.data = "k", .size = 1}, .ranges = r, .n_ranges = n, .buffer = id, .room = 100};
@@ -578,7 +539,7 @@ int main(void)
         CASE(wait_goes_on_without_a_member),
         CASE(wait_without_hope),
         CASE(batch_above_the_lease_quota),
-        CASE(room_is_waited_for),
+
         CASE(ranges_and_segments),
         CASE(who_waits_watches),
         CASE(lease_only_needs_a_transport_that_proves),

@@ -142,7 +142,7 @@ static void bad_values(void **unused)
         {"mode", "0777"},
         {"mode", "0660"},
         {"quarantine", "1"},
-        {"quarantine", "1d"},
+        {"quarantine", "2d"},
         {"quarantine", "25h"},
         {"quarantine", ""},
         {"quarantine", "-1s"},

@@ -228,6 +228,14 @@ static int generate(struct generator *g, struct trace *t, uint32_t requests)
     return error ? error : trace_finish(t);
 }
 
+bool generate_has(const char *kind)
+{
+    for (unsigned i = 0; generate_kinds[i]; i++)
+        if (strcmp(kind, generate_kinds[i]) == 0)
+            return true;
+    return false;
+}
+
 int generate_trace(struct trace *t, const char *kind, uint64_t seed, uint32_t requests)
 {
     struct generator g = {.random = seed};

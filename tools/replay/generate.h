@@ -18,7 +18,11 @@
 
 #include "tools/replay/trace.h"
 
+#include <stdbool.h>
+
 extern const char *const generate_kinds[]; /* "chat", "agents", "batch", NULL */
+
+bool generate_has(const char *kind);
 
 /* Requests in order of time. 0; -EINVAL: no such kind; -ENOMEM. On an error nothing is left allocated. */
 int generate_trace(struct trace *t, const char *kind, uint64_t seed, uint32_t requests);

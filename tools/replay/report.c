@@ -170,12 +170,13 @@ static void print_next(const struct replay_report *r)
              r->capacity ? 2 * r->capacity : 1000);
     print_command(r->capacity ? "twice the room" : "a node of its own, with room for 1,000 blocks", command);
     if (r->nodes)
-        snprintf(command, sizeof(command), "%s%s --kill 500", load, how);
+        snprintf(command, sizeof(command), "%s%s%s", load, how, r->kills ? "" : " --kill 500");
     else if (r->clients > 1)
         snprintf(command, sizeof(command), "%s --clients 1", load);
     else
         snprintf(command, sizeof(command), "%s --clients 4", load);
-    print_command(r->nodes         ? "nodes that are killed and start again"
+    print_command(r->kills         ? "the same nodes, and none is killed"
+                  : r->nodes       ? "nodes that are killed and start again"
                   : r->clients > 1 ? "one client alone"
                                    : "four clients at the same time, in processes of their own",
                   command);

@@ -25,6 +25,7 @@ struct replay_report {
     unsigned nodes;                    /* 0: one node, and nothing of peers is said */
     const struct replay_counts *node;  /* of each */
     const struct nodes_result *result; /* kills and restarts */
+    bool kills;                        /* they were asked for */
     int64_t deadline_ns;
 };
 

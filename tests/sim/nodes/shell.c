@@ -265,6 +265,7 @@ void dispatch(struct server *s, const struct node_event *ev)
         see_seal(n, ev->message);
     s->turn_due = true;
     node_give(n, ev);
+    s->followed = n->n_later > 0;
     for (unsigned i = 0; i < n->n_later; i++) {
         struct later l = n->later[i];
         node_give(n, &(struct node_event){.kind = l.kind, .status = l.status, .scan = l.scan, .pinned = l.pinned});
@@ -321,7 +322,7 @@ static bool one_turn(struct member_node *n)
     if (s->turn_due) {
         s->turn_due = false;
         dispatch(s, &(struct node_event){.kind = EV_TURN});
-        s->turn_due = false;
+        s->turn_due = s->followed; /* as the shell: a commit or a scan may have made something else possible */
         any = true;
     }
     return any;
