@@ -1,9 +1,9 @@
 /* evict_pwl.c: leaves of the prefix tree, by what is learned of classes of objects ("power law, leaves only").
  *
- * An object that others continue is worth at least what they are, so only leaves may go. What a leaf is worth falls with
- * the time since its last use (pwl_fall), from a height that its class has: how it came, while it was used once, and
- * then how often it was used. A class learns its height as uses over exposure, where the exposure of an object is the
- * integral of that fall over the time it was watched. Those that were evicted are watched further for a while, or a
+ * An object that others continue is worth at least what they are, so only leaves may go. What a leaf is worth falls
+ * with the time since its last use (pwl_fall), from a height that its class has: how it came, while it was used once,
+ * and then how often it was used. A class learns its height as uses over exposure, where the exposure of an object is
+ * the integral of that fall over the time it was watched. Those that were evicted are watched further for a while, or a
  * class that always goes early would never be seen to be used.
  *
  * Time is counted in uses of objects. The span, what counts as a long time, is learned: from the ages at which objects

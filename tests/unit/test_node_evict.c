@@ -1,4 +1,4 @@
-/* What the core tells its eviction policy: parents, priorities, ttl, also after a restart; and what an eviction costs. */
+/* What the core tells its eviction policy: parents, priorities, ttl, after a restart too; what an eviction costs. */
 #include "tests/support/core.h"
 
 #include <setjmp.h>
