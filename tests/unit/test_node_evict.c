@@ -184,8 +184,12 @@ static void test_priority_and_ttl(void **state)
     /* What came back from a hold has the priority of its record. */
     assert_int_equal(core_label(&c, 1, MSG_HOLD, "p0", "x", 0), 0);
     assert_int_equal(core_label(&c, 1, MSG_DROP, "p0", "x", 0), 0);
+    for (uint32_t i = 0; i < 6; i++) { /* newer ones, which go before it */
+        snprintf(key, sizeof key, "z%u", i);
+        put(&c, key, (struct extra){0});
+    }
     leave(&c, 11);
-    assert_true(here(&c, "p", 0) && !here(&c, "n", 9));
+    assert_true(here(&c, "p", 0) && !here(&c, "n", 9) && !here(&c, "z", 4));
     core_close(&c);
 }
 
