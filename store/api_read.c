@@ -545,7 +545,7 @@ static long read_many(struct berth *b, const struct berth_key *keys, size_t n, s
     read_count_views(b, t, v, (size_t)got, shown, &brought);
     stat_add(b, t, LANE_MISSES, run ? (size_t)got < n : n - (size_t)got);
     if (!(flags & BERTH_NO_TOUCH)) {
-        read_touch_views(b, t, v, shown);
+        read_touch_views(b, t, v, shown, run);
     }
     return got;
 }

@@ -181,7 +181,7 @@ struct berth_put_opts {
     uint64_t lineage;               /* 0: the handle's */
     const struct berth_key *parent; /* the object before this one in its prefix; NULL: none */
     uint32_t ttl_s;                 /* seconds after which it may go first; 0: none */
-    uint8_t priority;               /* 0 to 255, 0 is the default; more is kept longer */
+    uint8_t priority; /* 0 to 255, 0 is the default; more is kept longer: it counts as 0, 1, 2 to 3, 4 to 7 .. */
     uint8_t pad[3];
     uint32_t segment; /* bytes: a power of two, at least BERTH_SEGMENT_MIN, and so that the object has at most
                          BERTH_SEGMENTS_MAX of them. Each then has a checksum of its own, and a range can be verified

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-static const struct evict_policy *const policies[] = {&evict_lru};
+static const struct evict_policy *const policies[] = {&evict_lru, &evict_pwl};
 
 const struct evict_policy *evict_find(const char *name)
 {

@@ -8,33 +8,54 @@
 
 #include "store/layout.h"
 
+#include <stdbool.h>
+
 struct evict_hint {
     uint64_t parent;   /* XXH3-64 of the parent's key, or 0 */
     uint64_t key;      /* XXH3-64 of the key */
+    uint64_t prefix;   /* of a group: `parent` of its first member */
     uint64_t request;  /* grows with every request: one seal or one prefix call is one request */
     uint32_t pages;    /* of the slot: policies keep a list a size */
     uint32_t position; /* in its group, 0 first */
+    uint32_t count;    /* members of its group; 0 or 1: it came alone */
+    uint32_t above;    /* slot of the member before it, which is its parent and is inserted after it; or SLOT_NONE */
     uint8_t priority;
+};
+
+/* What a policy may ask of a slot that it was given and that was not removed since. */
+struct evict_env {
+    uint64_t (*key)(void *arg, uint32_t slot); /* XXH3-64 of the key */
+    void *arg;
 };
 
 struct evict_policy {
     const char *name;
-    void *(*create)(uint32_t max_slots);
+    /* NULL without memory. env is copied. */
+    void *(*create)(uint32_t max_slots, const struct evict_env *env);
     void (*destroy)(void *p);
+    /* Members of one group come deepest first, one after the other. */
     void (*insert)(void *p, uint32_t slot, const struct evict_hint *hint);
-    /* One call's slots, deepest first: the last becomes the most recent. */
+    /* The slot was inserted before its parent was: XXH3-64 of the parent's key. */
+    void (*link)(void *p, uint32_t slot, uint64_t parent);
+    /* One call's slots, deepest first: the last becomes the most recent. Slots that are not in the policy, or
+     * are none, are passed over. TOUCH_CHILD in an entry: the next one is its parent. */
     void (*touch)(void *p, const uint32_t *slots, uint32_t n, uint64_t request);
     void (*remove)(void *p, uint32_t slot);
     /* Up to max victims, best first, of slots with `pages` (0: of any size). They stay in the policy. */
     uint32_t (*victims)(void *p, uint32_t pages, uint32_t *out, uint32_t max);
+    /* Of the last victims, in their order: whether it may go, all that had to go before it being gone. */
+    bool (*may)(void *p, uint32_t slot);
     /* This victim is in use: let others come first. */
     void (*skip)(void *p, uint32_t slot);
     /* Order of two slots: age of a slot, greater goes earlier. */
     uint64_t (*age)(void *p, uint32_t slot);
+    /* Its ttl has passed: it goes before those whose ttl has not. */
+    void (*expire)(void *p, uint32_t slot);
     const char *(*check)(void *p);
 };
 
 extern const struct evict_policy evict_lru;
+extern const struct evict_policy evict_pwl;
 const struct evict_policy *evict_find(const char *name); /* NULL if there is none */
 
 #endif

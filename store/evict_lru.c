@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#define FIRST_STAMP (UINT64_C(1) << 40)
 #define NO_LIST 0u /* lists are numbered from 1, so that untouched memory means "not in the policy" */
 
 struct lru_slot {
@@ -27,6 +28,7 @@ struct lru_list {
 struct lru {
     struct lru_slot *slot;
     size_t slot_bytes;
+    uint32_t max_slots;
     struct lru_list *list; /* 1 .. n_lists */
     uint32_t n_lists, room;
     uint64_t clock;
@@ -52,12 +54,15 @@ static void lru_destroy(void *p)
     }
 }
 
-static void *lru_create(uint32_t max_slots)
+static void *lru_create(uint32_t max_slots, const struct evict_env *env)
 {
+    (void)env;
     struct lru *l = calloc(1, sizeof *l);
     if (!l) {
         return NULL;
     }
+    l->max_slots = max_slots;
+    l->clock = FIRST_STAMP;
     l->slot_bytes = (size_t)max_slots * sizeof *l->slot;
     /* Reserved, not allocated: pages come with the first slot of each. */
     l->slot = mmap(NULL, l->slot_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -125,10 +130,10 @@ static void lru_touch(void *p, const uint32_t *slots, uint32_t n, uint64_t reque
     (void)request;
     struct lru *l = p;
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t list = slot_list(l, slots[i]);
+        uint32_t slot = slots[i] & ~TOUCH_CHILD, list = slot < l->max_slots ? slot_list(l, slot) : NO_LIST;
         if (list != NO_LIST) {
-            unlink_slot(l, slots[i]);
-            push_newest(l, slots[i], list);
+            unlink_slot(l, slot);
+            push_newest(l, slot, list);
         }
     }
 }
@@ -140,6 +145,20 @@ static void lru_remove(void *p, uint32_t slot)
         unlink_slot(l, slot);
         l->slot[slot].use = NO_LIST;
     }
+}
+
+static void lru_link(void *p, uint32_t slot, uint64_t parent)
+{
+    (void)p;
+    (void)slot;
+    (void)parent;
+}
+
+static bool lru_may(void *p, uint32_t slot)
+{
+    (void)p;
+    (void)slot;
+    return true;
 }
 
 static uint32_t victims_of_list(const struct lru *l, uint32_t pages, uint32_t *out, uint32_t max)
@@ -184,6 +203,23 @@ static uint32_t lru_victims(void *p, uint32_t pages, uint32_t *out, uint32_t max
     return n;
 }
 
+/* Below the oldest of its size: stamps begin so high that there is room for it. */
+static void lru_expire(void *p, uint32_t slot)
+{
+    struct lru *l = p;
+    uint32_t list = slot_list(l, slot);
+    struct lru_list *q = &l->list[list];
+    if (list == NO_LIST || q->tail == slot) {
+        return;
+    }
+    unlink_slot(l, slot);
+    l->slot[slot] =
+        (struct lru_slot){.newer = q->tail, .older = SLOT_NONE, .use = (slot_stamp(l, q->tail) - 1) << 16 | list};
+    l->slot[q->tail].older = slot;
+    q->tail = slot;
+    q->count++;
+}
+
 static void lru_skip(void *p, uint32_t slot)
 {
     lru_touch(p, &slot, 1, 0);
@@ -221,10 +257,13 @@ const struct evict_policy evict_lru = {
     .create = lru_create,
     .destroy = lru_destroy,
     .insert = lru_insert,
+    .link = lru_link,
     .touch = lru_touch,
     .remove = lru_remove,
     .victims = lru_victims,
+    .may = lru_may,
     .skip = lru_skip,
     .age = lru_age,
+    .expire = lru_expire,
     .check = lru_check,
 };

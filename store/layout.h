@@ -193,7 +193,8 @@ _Static_assert(sizeof(struct pins_file) == 4096 + 16384 + 4 * PINS_CAPACITY, "pi
 #define RING_REQUEST_BYTES (256u << 10)
 #define RING_REPLY_BYTES (256u << 10)
 #define RING_TOUCHES 8192u
-#define RING_ALIGN 64u /* messages begin at multiples of this */
+#define TOUCH_CHILD 0x80000000u /* in a touch: the next one is the object before it in its prefix */
+#define RING_ALIGN 64u          /* messages begin at multiples of this */
 #define RING_MESSAGE_MAX (64u << 10)
 
 /* head and tail count bytes and never wrap; each side keeps its own index in private memory too and checks the
@@ -214,7 +215,8 @@ struct ring_shared {
     _Alignas(64) _Atomic uint64_t touch_tail; /* client: touches ever written */
     _Alignas(4096) uint8_t request[RING_REQUEST_BYTES];
     uint8_t reply[RING_REPLY_BYTES];
-    _Atomic uint32_t touch[RING_TOUCHES]; /* slot + 1; lossy, newest wins; deepest first within one call */
+    _Atomic uint32_t touch[RING_TOUCHES]; /* slot + 1, TOUCH_CHILD; lossy, newest wins; deepest first within one
+                                              call */
 };
 
 /* Sizes and offsets that must agree, folded; both sides compute it from their own structures. */

@@ -182,7 +182,8 @@ static int create_parts(struct node *n)
         e = -ENOMEM;
     }
     e = e ? e : leases_init(n);
-    if (e == 0 && !(n->evict = n->policy->create(n->max_headers))) {
+    struct evict_env env = {.key = slot_key_tag, .arg = n};
+    if (e == 0 && !(n->evict = n->policy->create(n->max_headers, &env))) {
         e = -ENOMEM;
     }
     return e;
@@ -301,12 +302,8 @@ static void limits_event(struct node *n, const struct node_limits *l)
 static void touch_event(struct node *n, const struct node_event *ev)
 {
     n->request++;
-    for (uint32_t i = 0; i < ev->n_slots; i++) {
-        /* A client's word: a slot that is not in the policy is passed over there. */
-        if (ev->slots[i] < n->max_headers) {
-            n->policy->touch(n->evict, &ev->slots[i], 1, n->request);
-        }
-    }
+    /* A client's word: slots that are not in the policy, or are none, are passed over there. */
+    n->policy->touch(n->evict, ev->slots, ev->n_slots, n->request);
 }
 
 /* The clock is handed in with events: what an event took shows when the next one comes. */

@@ -51,7 +51,7 @@ struct node_config {
     uint32_t n_classes;
     uint64_t high_bytes;                     /* slot bytes of sealed objects: above it, evict .. */
     uint64_t low_bytes;                      /* .. down to this */
-    const char *policy;                      /* "lru" */
+    const char *policy;                      /* "lru", "pwl" */
     int64_t quarantine_ns;                   /* between a writer's death and the reuse of its slots; 1 s */
     uint64_t draft_quota;                    /* bytes that one session may have granted or unsealed */
     uint64_t pin_quota;                      /* pinned bytes a session; 0 none */
@@ -76,7 +76,7 @@ enum node_event_kind {
     EV_DETACHED,    /* its connection is gone; it may live */
     EV_DEAD,        /* its process has ended, or it said DETACH: pins are gone */
     EV_REQUEST,     /* session, message: already msg_check'ed */
-    EV_TOUCH,       /* session, slots: newest last, deepest first within a call */
+    EV_TOUCH,       /* session, slots with TOUCH_CHILD or not: newest last, deepest first within a call */
     EV_COMMITTED,   /* batch, status */
     EV_SCANNED,     /* scan, pinned bits */
     EV_PINNED,      /* session, bytes: what a periodic scan found, for quotas */

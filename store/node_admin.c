@@ -195,7 +195,14 @@ static void sift_down(struct node *n, uint32_t i)
     }
 }
 
-bool expiry_add(struct node *n, int64_t boot, uint32_t slot)
+int64_t ttl_end(const struct node *n, const struct record *r)
+{
+    int64_t old_us = (int64_t)(n->now.wall_us - r->created_us); /* the wall clock may have been set back */
+    int64_t end = n->now.boot + ((int64_t)r->ttl_s * 1000000 - (old_us > 0 ? old_us : 0)) * 1000;
+    return r->ttl_s == 0 ? 0 : end > 0 ? end : 1;
+}
+
+bool expiry_add(struct node *n, int64_t boot, uint32_t slot, bool ttl)
 {
     if (n->n_expiries == n->expiries_room) {
         uint32_t room = n->expiries_room ? n->expiries_room * 2 : 64;
@@ -208,7 +215,7 @@ bool expiry_add(struct node *n, int64_t boot, uint32_t slot)
     }
     struct expiry *x = n->expiries;
     uint32_t i = n->n_expiries++;
-    x[i] = (struct expiry){.boot = boot, .slot = slot, .gen = word_gen(slot_load(header_of(n, slot)))};
+    x[i] = (struct expiry){.boot = boot, .slot = slot, .ttl = ttl, .gen = word_gen(slot_load(header_of(n, slot)))};
     for (uint32_t up; i && x[up = (i - 1) / 2].boot > x[i].boot; i = up) {
         struct expiry t = x[i];
         x[i] = x[up];
@@ -224,6 +231,10 @@ static bool expire(struct node *n, const struct expiry *x)
     struct target t;
     if (slot_load(header_of(n, x->slot)) != slot_word(x->gen, SLOT_READY)) {
         return true; /* removed or replaced since: the new one has an expiry of its own */
+    }
+    if (x->ttl) {
+        n->policy->expire(n->evict, x->slot); /* one that is not in the policy now is found again by slot_return */
+        return true;
     }
     int32_t status = find_target(n, slot_key(n, x->slot, buf), true, &t);
     if (status) {

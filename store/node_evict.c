@@ -136,12 +136,12 @@ static void victims_scanned(struct node *n, const uint64_t *pinned)
         uint32_t slot = n->scan_slots[i];
         /* Above the watermark with everything else in use, what was acknowledged last still stays for a moment. */
         bool newest = n->scan_pages == 0 && header_of(n, slot)->version == n->published;
-        if (newest || !evictable(n, slot)) {
+        if (!evictable(n, slot)) {
             continue;
         }
-        if (scan_bit(pinned, i)) {
+        if (newest || scan_bit(pinned, i)) {
             n->policy->skip(n->evict, slot);
-        } else if (evict_slot(n, e, slot)) {
+        } else if (n->policy->may(n->evict, slot) && evict_slot(n, e, slot)) {
             done += slot_bytes(n, slot);
         }
     }

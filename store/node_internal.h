@@ -82,6 +82,8 @@ struct member {
     struct key_hash hash;
     uint64_t checksum;
     uint64_t parent;
+    uint32_t ttl_s;
+    uint8_t priority;
     bool kept;
 };
 
@@ -172,6 +174,7 @@ struct waiter { /* GRANT or CREATE that waits for room */
 struct expiry {
     int64_t boot;
     uint32_t slot;
+    bool ttl; /* of the object itself, and not of holds */
     uint64_t gen;
 };
 
@@ -329,6 +332,7 @@ uint64_t slot_sums_checksum(const struct node *n, uint32_t slot);
 /* Any state but READY in the policy -> FREE with the next generation, cells and pages given back. */
 void slot_release(struct node *n, uint32_t slot);
 void slot_retire(struct node *n, uint32_t slot);
+uint64_t slot_key_tag(void *node, uint32_t slot);
 /* READY: counted and in the policy; key, pages and request of the hint are filled in here. */
 void slot_insert(struct node *n, uint32_t slot, struct evict_hint hint);
 /* READY and counted, but back in the policy after an effect that named it failed. */
@@ -442,7 +446,9 @@ bool names_add(struct node *n, const char *name, uint32_t id, uint32_t flags);
 int names_configure(struct node *n);
 
 /* node_hold.c: expiries */
-bool expiry_add(struct node *n, int64_t boot, uint32_t slot);
+bool expiry_add(struct node *n, int64_t boot, uint32_t slot, bool ttl);
+/* When the ttl of a record ends, boot; 0: it has none. */
+int64_t ttl_end(const struct node *n, const struct record *r);
 void expiry_run(struct node *n);
 
 /* node_space.c: grants, drafts, waiting for room, eviction */

@@ -47,18 +47,37 @@ static void renew_expiries(struct node *n, uint32_t slot)
     if (n->c.index->get(n->c.ix, slot_key(n, slot, buf), &r) == 0) {
         for (uint32_t i = 0; i < r.n_holds; i++) {
             if (r.holds[i].expiry) {
-                expiry_add(n, r.holds[i].expiry, slot);
+                expiry_add(n, r.holds[i].expiry, slot, false);
             }
         }
     }
 }
 
-static void settle(struct node *n, const struct member *m, uint32_t position)
+static struct evict_hint hint_of(struct node *n, const struct member *first, uint32_t count, uint32_t position)
 {
+    const struct member *m = &first[position];
+    struct evict_hint hint = {.parent = m->parent,
+                              .prefix = first->parent,
+                              .position = position,
+                              .count = count,
+                              .above = SLOT_NONE,
+                              .priority = m->priority};
+    if (position && !m[-1].kept && m->parent == slot_key_tag(n, m[-1].slot)) {
+        hint.above = m[-1].slot;
+    }
+    return hint;
+}
+
+static void settle(struct node *n, const struct member *first, uint32_t count, uint32_t position)
+{
+    const struct member *m = &first[position];
     const struct slot_header *h = header_of(n, m->slot);
     n->mark[m->slot] &= (uint8_t)~MARK_BUSY;
     wait_published(n, m);
-    slot_insert(n, m->slot, (struct evict_hint){.parent = m->parent, .position = position});
+    slot_insert(n, m->slot, hint_of(n, first, count, position));
+    if (m->ttl_s) {
+        expiry_add(n, n->now.boot + (int64_t)m->ttl_s * 1000000000, m->slot, true);
+    }
     if (slot_held(n, m->slot)) {
         renew_expiries(n, m->slot);
     }
@@ -128,7 +147,7 @@ void publish(struct node *n, const struct effect *e, const struct member *m, uin
     n->request++;
     for (uint32_t i = count; i-- > 0;) { /* deepest first: the first of a prefix is the most recent */
         if (!m[i].kept) {
-            settle(n, &m[i], i);
+            settle(n, m, count, i);
         }
     }
     n->counters[NODE_SEALS]++;

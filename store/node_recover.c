@@ -20,6 +20,8 @@ struct kept { /* a record that counts */
     uint16_t region;
     uint64_t parent;
     uint32_t slot;
+    uint8_t priority;
+    int64_t ttl_end; /* boot; 0: it has no ttl */
     bool unfinished; /* not READY yet, or its group link stands */
 };
 
@@ -141,7 +143,7 @@ static void find_expiries(struct node *n, const struct record *r)
 {
     for (uint32_t i = 0; i < r->n_holds; i++) {
         if (r->holds[i].expiry) {
-            expiry_add(n, r->holds[i].expiry, r->slot);
+            expiry_add(n, r->holds[i].expiry, r->slot, false);
         }
     }
 }
@@ -180,6 +182,8 @@ static int each_record(void *arg, struct key_ref key, const struct record *r)
     struct kept k = {.counter = r->counter,
                      .region = r->region,
                      .parent = r->parent,
+                     .priority = r->priority,
+                     .ttl_end = ttl_end(n, r),
                      .slot = r->slot,
                      .unfinished = !ready || linked};
     return keep(rec, &k) ? 0 : 1;
@@ -244,6 +248,12 @@ static bool same_seal(const struct kept *a, const struct kept *b)
     return a->counter == b->counter && a->region == b->region;
 }
 
+/* Its parent may come later. What its uses were, and in which group it came, is not known any more. */
+static void insert_kept(struct node *n, const struct kept *k)
+{
+    slot_insert(n, k->slot, (struct evict_hint){.above = SLOT_NONE, .priority = k->priority});
+}
+
 static void publish_kept(struct recovery *rec)
 {
     struct node *n = rec->n;
@@ -265,7 +275,13 @@ static void publish_kept(struct recovery *rec)
             if (!unfinished) {
                 lookup_repair_keep(rec->repair, hash, slot);
             }
-            slot_insert(n, slot, (struct evict_hint){.parent = rec->kept[k].parent});
+            insert_kept(n, &rec->kept[k]);
+        }
+    }
+    for (uint64_t i = 0; i < rec->n_kept; i++) { /* now that all of them are there */
+        n->policy->link(n->evict, rec->kept[i].slot, rec->kept[i].parent);
+        if (rec->kept[i].ttl_end) {
+            expiry_add(n, rec->kept[i].ttl_end, rec->kept[i].slot, true);
         }
     }
     n->counters[NODE_RECOVERED] = rec->n_kept;

@@ -94,6 +94,11 @@ static int32_t decide(struct node *n, const struct effect *e, const struct seali
     *out = (struct member){.slot = in->token.slot, .old = SLOT_NONE, .checksum = in->checksum};
     out->hash = lookup_hash(n->c.super->hash_seed, key);
     out->parent = atomic_load_explicit(&header_of(n, in->token.slot)->group, memory_order_relaxed);
+    if (!out->parent && e->n) { /* none is named: the one before it in its group is taken for it */
+        out->parent = slot_key_tag(n, n->open->members[e->first + e->n - 1].slot);
+    }
+    out->ttl_s = (uint32_t)(header_of(n, in->token.slot)->checksum >> 8);
+    out->priority = (uint8_t)header_of(n, in->token.slot)->checksum;
     if (pending_has(&n->pending, out->hash.home)) {
         /* Of this very group: the same key twice, or two keys of one hash. */
         for (uint32_t i = e->first; i < e->first + e->n; i++) {
@@ -123,6 +128,7 @@ static int32_t write_record(struct node *n, const struct effect *e, const struct
     struct key_ref key = slot_key(n, m->slot, buf);
     struct record r, old;
     record_of_slot(n, m->slot, e->counter, m->checksum, &r);
+    r.parent = m->parent;
     r.grouped = e->n - e->kept > 1;
     if (m->old != SLOT_NONE && slot_held(n, m->old) &&
         n->c.index->get(n->c.ix, key, &old) == 0) { /* holds are of the key, and go with it (rule 17) */

@@ -151,9 +151,10 @@ void slot_retire(struct node *n, uint32_t slot)
     n->counters[NODE_RETIRED]++;
 }
 
-/* What a child's `parent` names: XXH3-64 of the key. */
-static uint64_t key_tag(const struct node *n, uint32_t slot)
+/* What a child's `parent` names: XXH3-64 of the key. For evict_env. */
+uint64_t slot_key_tag(void *arg, uint32_t slot)
 {
+    const struct node *n = arg;
     uint8_t buf[KEY_MAX];
     struct key_ref key = slot_key(n, slot, buf);
     return XXH3_64bits(key.data, key.size);
@@ -164,7 +165,7 @@ static void policy_insert(struct node *n, uint32_t slot, struct evict_hint hint)
     if (slot_held(n, slot)) {
         return; /* the policy has only what may go */
     }
-    hint.key = key_tag(n, slot);
+    hint.key = slot_key_tag(n, slot);
     hint.request = n->request;
     hint.pages = slabs_slot_pages(n->slabs, slot);
     n->policy->insert(n->evict, slot, &hint);
@@ -182,8 +183,18 @@ void slot_insert(struct node *n, uint32_t slot, struct evict_hint hint)
 
 void slot_return(struct node *n, uint32_t slot)
 {
+    struct evict_hint hint = {.above = SLOT_NONE};
+    struct record r = {.ttl_s = 0};
+    uint8_t buf[KEY_MAX];
     n->mark[slot] &= (uint8_t)~MARK_BUSY;
-    policy_insert(n, slot, (struct evict_hint){.position = 0});
+    if (!slot_held(n, slot) && n->c.index->get(n->c.ix, slot_key(n, slot, buf), &r) == 0) {
+        hint.parent = r.parent;
+        hint.priority = r.priority;
+    }
+    policy_insert(n, slot, hint);
+    if (r.ttl_s && ttl_end(n, &r) <= n->now.boot) {
+        n->policy->expire(n->evict, slot);
+    }
 }
 
 void mark_busy(struct node *n, uint32_t slot)

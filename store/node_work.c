@@ -190,7 +190,7 @@ static void complete_hold(struct node *n, const struct effect *e, const struct m
         atomic_fetch_or_explicit(&h->flags, SLOT_HELD, memory_order_relaxed);
         n->held += !was;
         if (e->expiry) {
-            expiry_add(n, e->expiry, m->old);
+            expiry_add(n, e->expiry, m->old, false);
         }
     } else if (e->last_hold) {
         atomic_fetch_and_explicit(&h->flags, (uint8_t)~SLOT_HELD, memory_order_relaxed);

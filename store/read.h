@@ -59,8 +59,9 @@ struct read_brought {
     size_t n;
     uint64_t bytes;
 };
-/* Tells the node that v[0 .. n) are used; counts `found` of them, as pulled where they are in *got. */
-void read_touch_views(struct berth *b, struct client_thread *t, const struct berth_view *v, size_t n);
+/* Tells the node that v[0 .. n) are used, and of a run that each is the parent of the next; counts `found` of them, as
+ * pulled where they are in *got. */
+void read_touch_views(struct berth *b, struct client_thread *t, const struct berth_view *v, size_t n, bool run);
 void read_count_views(struct berth *b, struct client_thread *t, const struct berth_view *v, size_t found, size_t n,
                       const struct read_brought *got);
 

@@ -5,13 +5,13 @@
 
 /* Deepest first, so that the first of a prefix is the most recent; of a long run the part that would be overwritten in
  * the ring anyway is left out. */
-void read_touch_views(struct berth *b, struct client_thread *t, const struct berth_view *v, size_t n)
+void read_touch_views(struct berth *b, struct client_thread *t, const struct berth_view *v, size_t n, bool run)
 {
     uint32_t slots[TOUCH_MAX], used = 0;
     touch_flush(b, t);
     for (size_t i = n < RING_TOUCHES / 2 ? n : RING_TOUCHES / 2; i-- > 0;) {
         if (v[i].data) {
-            slots[used++] = v[i].slot;
+            slots[used++] = v[i].slot | (run && i > 0 ? TOUCH_CHILD : 0);
         }
         if (used && (used == TOUCH_MAX || i == 0)) {
             touch_push(b, slots, used);

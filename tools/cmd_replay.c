@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 
 #include "tools/bench/bench_node.h"
+#include "tools/replay/bound.h"
 #include "tools/replay/generate.h"
 #include "tools/replay/nodes.h"
 #include "tools/replay/processes.h"
@@ -20,7 +21,8 @@
 const struct cli_option replay_options[] = {
     {"capacity-blocks", 'c', "N", "blocks that stay before eviction, those of each client's longest request at least"},
     {"block-size", 's', "SIZE", "bytes of a block, a multiple of 4KiB; default 16KiB (tokens of 512, scaled down)"},
-    {"policy", 'p', "NAME", "eviction policy; default lru"},
+    {"policy", 'p', "NAME", "eviction policy, pwl or lru; default pwl"},
+    {"bound", 0, NULL, "also the hit ratio that no policy can pass with this capacity"},
     {"clients", 'C', "N", "client processes; with --nodes how many of the nodes are at work at once; default 1"},
     {"speed", 0, "X", "X times the trace's own time, fractions too; default as fast as it can"},
     {"trace", 0, "FILE", "the trace, like the operand; - is a pipe"},
@@ -42,7 +44,7 @@ struct replay {
     int64_t deadline_ns; /* 0: not given */
     double speed;
     const char *policy, *generate, *file;
-    bool embedded, own_policy, own_restart;
+    bool embedded, own_policy, own_restart, bound;
     const char *url; /* of a node that was named */
     struct trace trace;
     struct replay_job job;
@@ -130,6 +132,8 @@ static int set(void *arg, const char *name, const char *value)
         return set_count("--clients", value, 1, PROCESSES_MAX, &r->clients);
     if (!strcmp(name, "embedded")) {
         r->embedded = true;
+    } else if (!strcmp(name, "bound")) {
+        r->bound = true;
     } else if (!strcmp(name, "trace")) {
         r->file = value;
     } else if (!strcmp(name, "generate")) {
@@ -166,8 +170,9 @@ static int check(const struct replay *r)
         return cli_usage("--embedded is one client on a node of its own: leave --clients and -n out");
     if (r->url && strlen(r->url) >= REPLAY_URL)
         return cli_usage("-n: the name is too long");
-    if (r->url && (r->capacity || r->own_policy))
-        return cli_usage("a node that -n names has its own capacity and policy: leave both out");
+    if (r->url && (r->capacity || r->own_policy || r->bound))
+        return cli_usage("a node that -n names has its own capacity and policy: leave --capacity-blocks, --policy and "
+                         "--bound out");
     return check_nodes(r);
 }
 
@@ -384,6 +389,7 @@ static int report(struct replay *r)
                                 .capacity = r->url ? 0 : r->capacity,
                                 .block_size = r->block_size,
                                 .policy = r->policy,
+                                .bounded = r->bound,
                                 .clients = r->clients,
                                 .embedded = r->embedded,
                                 .evictions = r->evicted_after - r->evicted_before,
@@ -395,6 +401,10 @@ static int report(struct replay *r)
                                 .deadline_ns = r->deadline_ns};
     int code = 0;
 
+    if (r->bound && bound_hits(&r->trace, r->capacity, &out.bound)) {
+        free(sum);
+        return cli_fail(-ENOMEM, NULL, "there is too little memory for the bound");
+    }
     if (!sum)
         return cli_fail(-ENOMEM, NULL, "there is too little memory for the report");
     for (unsigned i = 0; i < counters(r); i++)
@@ -472,7 +482,7 @@ int cmd_replay(int argc, char **argv)
 {
     struct replay r = {.clients = 1,
                        .block_size = REPLAY_BLOCK_SIZE,
-                       .policy = "lru",
+                       .policy = "pwl",
                        .requests = REPLAY_REQUESTS,
                        .seed = REPLAY_SEED,
                        .restart = RESTART_MIXED};

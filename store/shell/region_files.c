@@ -125,7 +125,7 @@ static int super_read(int fd, uint64_t bytes, struct slots_super *super, struct 
     shape_sizes(out);
     bool fits = super->n_units > 0 && super->pool_bytes == (uint64_t)super->n_units * UNIT_BYTES &&
                 super->mr_bytes > 0 && super->mr_bytes % UNIT_BYTES == 0 && super->max_headers > 0 &&
-                super->max_headers < SLOT_NONE && super->dir_offset == REGION_DIR_OFFSET &&
+                super->max_headers < TOUCH_CHILD && super->dir_offset == REGION_DIR_OFFSET &&
                 super->headers_offset == out->headers_offset && bytes == out->slots_bytes && super->n_pools == 1 &&
                 super->page_shift == 12;
     return fits ? 0 : -EPROTO;

@@ -176,9 +176,10 @@ static uint32_t touches_copy(const struct session *c, uint64_t from, uint32_t n,
 {
     uint32_t found = 0;
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t slot = atomic_load_explicit(&c->ring->touch[(from + i) % RING_TOUCHES], memory_order_relaxed) - 1;
+        uint32_t touch = atomic_load_explicit(&c->ring->touch[(from + i) % RING_TOUCHES], memory_order_relaxed);
+        uint32_t child = touch & TOUCH_CHILD, slot = (touch & ~TOUCH_CHILD) - 1;
         if (slot < c->server->region.super->max_headers)
-            out[found++] = slot;
+            out[found++] = slot | child;
     }
     return found;
 }

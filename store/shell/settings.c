@@ -19,7 +19,7 @@ const struct setting settings_table[] = {
                     "socket for clients"},
     [SET_METRICS] = {"metrics", "off|HOST:PORT|unix:PATH", "", "off",
                      "where /metrics is served; loopback addresses only"},
-    [SET_POLICY] = {"policy", "NAME", "", "lru", "how objects to evict are chosen"},
+    [SET_POLICY] = {"policy", "NAME", "", "pwl", "how objects to evict are chosen"},
     [SET_POOL] = {"pool", "SIZE", "1 to 16777214MiB", "1GiB", "bytes of payload memory, rounded up to 2MiB"},
     [SET_MR_SIZE] = {"mr-size", "SIZE", "1 to 16777214MiB", "1GiB",
                      "no object is larger, or straddles a multiple of it"},
@@ -237,7 +237,7 @@ static void round_objects(struct settings *s)
 {
     uint64_t n = s->max_objects < SETTINGS_OBJECTS_LEAST ? SETTINGS_OBJECTS_LEAST : s->max_objects;
     n = (n + UNIT_PAGES - 1) / UNIT_PAGES * UNIT_PAGES;
-    s->max_objects = n < SLOT_NONE ? n : SLOT_NONE - 1;
+    s->max_objects = n < TOUCH_CHILD ? n : TOUCH_CHILD - 1;
 }
 
 static void resolve_objects(struct settings *s)

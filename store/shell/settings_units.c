@@ -50,7 +50,7 @@ const char *value_units(unsigned index, int error)
     case SET_METRICS:
         return "write off, unix:PATH or HOST:PORT with a loopback address: there is no authentication";
     case SET_POLICY:
-        return "there is no such policy: write lru";
+        return "there is no such policy: write pwl or lru";
     case SET_POOL:
     case SET_MR_SIZE:
         return range ? "it must be above 0 and below 16TiB: " SIZE_UNITS : "that is no size: " SIZE_UNITS;

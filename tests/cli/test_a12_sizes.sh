@@ -64,7 +64,7 @@ printf '[node]\npool = 16MiB\nhigh = 80%%\n' >"$scratch/ini"
 run 0 env BERTH_POOL=32MiB "$bin/berthd" --print-config --pool 64MiB --config "$scratch/ini"
 check "flag wins" grep -q '^pool = 64MiB .*; flag --pool' "$scratch/out"
 check "file stands where nothing else is said" grep -q "^high = .*; file $scratch/ini:3" "$scratch/out"
-check "default" grep -q '^policy = lru .*; default$' "$scratch/out"
+check "default" grep -q '^policy = pwl .*; default$' "$scratch/out"
 run 0 env BERTH_POOL=32MiB "$bin/berthd" --print-config --config "$scratch/ini"
 check "variable wins over file" grep -q '^pool = 32MiB .*; environment' "$scratch/out"
 run 2 env BERTH_POOL=nonsense "$bin/berthd" --print-config --pool 64MiB --config /dev/null

@@ -64,13 +64,22 @@ run 0 berth replay --generate chat --requests 300 --nodes 2 --kill 100
 out_has "none is killed"
 check "no command that was just run" bash -c "! grep -q -- '--kill' '$scratch/out'"
 
-run 0 berth replay "$scratch/trace" --capacity-blocks 200 --block-size 4KiB --json
+run 0 berth replay "$scratch/trace" --capacity-blocks 200 --block-size 4KiB --policy lru --json
 as_model "$same"
 # With room for few requests it waits for eviction after each, and hits to the block what the model hits; so does another
 # run, and an embedded node.
 as_model "d['local_hits'] == m['hits'] and d['evictions'] > 100 and d['phase_ns']['settle'] > 0"
-run 0 berth replay "$scratch/trace" --capacity-blocks 200 --block-size 4KiB --json --embedded
+run 0 berth replay "$scratch/trace" --capacity-blocks 200 --block-size 4KiB --policy lru --json --embedded
 as_model "d['local_hits'] == m['hits'] and d['evictions'] > 100"
+# The policy that is used unless another is asked for, and what none can pass.
+run 0 berth replay "$scratch/trace" --capacity-blocks 200 --block-size 4KiB --json --embedded --bound
+as_model "$same"
+json "d['policy'] == 'pwl' and d['evictions'] > 100 and d['local_hits'] < d['bound_hits'] < d['references']"
+json "abs(d['bound_hit_ratio'] - d['bound_hits'] / d['references']) < 1e-9"
+run 0 berth replay "$scratch/trace" --capacity-blocks 200 --block-size 4KiB --embedded --bound
+out_has "offline bound"
+run 2 berth replay "$scratch/trace" -n unix:/nowhere --bound
+run 2 berth replay "$scratch/trace" --capacity-blocks 200 --policy fifo --embedded
 # The smallest room that there can be.
 for blocks in '[0, 1]' '[2, 3]' '[0, 1]'; do
     echo "{\"timestamp\": 0, \"input_length\": 1024, \"output_length\": 1, \"hash_ids\": $blocks}"

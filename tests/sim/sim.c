@@ -148,7 +148,7 @@ static void make_config(struct sim *s)
                                      .index = &lmdb_ops,
                                      .high_bytes = high,
                                      .low_bytes = high - high / 8,
-                                     .policy = "lru",
+                                     .policy = "pwl",
                                      .quarantine_ns = (1 + sim_below(s, 100)) * 10 * MS,
                                      .draft_quota = pool / (1 + sim_below(s, 4)),
                                      .namespaces = s->names,

@@ -169,7 +169,7 @@ void core_open(struct core *c, uint64_t pool, void (*options)(struct core *c))
                                      .grow_tails = grow_any,
                                      .high_bytes = pool,
                                      .low_bytes = pool,
-                                     .policy = "lru",
+                                     .policy = "pwl",
                                      .quarantine_ns = 1000000000,
                                      .draft_quota = pool,
                                      .first = true};

@@ -14,6 +14,14 @@
 
 #define SLOTS 300u
 
+static uint64_t no_key(void *arg, uint32_t slot)
+{
+    (void)arg;
+    return slot + 1;
+}
+
+static const struct evict_env env = {.key = no_key};
+
 struct model {
     uint64_t stamp[SLOTS]; /* 0: not in */
     uint32_t pages[SLOTS];
@@ -41,7 +49,7 @@ static void test_against_model(void **state)
     static struct model m;
     memset(&m, 0, sizeof m);
     const struct evict_policy *p = evict_find("lru");
-    void *l = p->create(SLOTS);
+    void *l = p->create(SLOTS, &env);
     for (int step = 0; step < 200000; step++) {
         uint32_t slot = (uint32_t)rand() % SLOTS, got = SLOT_NONE, pages = (uint32_t)rand() % 5;
         switch (rand() % 5) {
@@ -78,7 +86,7 @@ static void test_victims_of_all_sizes_come_by_age(void **state)
 {
     (void)state;
     const struct evict_policy *p = evict_find("lru");
-    void *l = p->create(SLOTS);
+    void *l = p->create(SLOTS, &env);
     uint32_t out[SLOTS];
     assert_int_equal(p->victims(l, 0, out, SLOTS), 0);
     for (uint32_t i = 0; i < 100; i++) {
@@ -92,6 +100,19 @@ static void test_victims_of_all_sizes_come_by_age(void **state)
     assert_int_equal(p->age(l, 0), 0);
     p->victims(l, 0, out, 1);
     assert_int_equal(out[0], 1);
+    p->expire(l, 50); /* pages 1, as 1, 8, .. */
+    p->victims(l, 1, out, 2);
+    assert_int_equal(out[0], 50);
+    assert_int_equal(out[1], 1);
+    p->expire(l, 71);
+    p->victims(l, 1, out, 3);
+    assert_int_equal(out[0], 71);
+    assert_int_equal(out[1], 50);
+    p->touch(l, (uint32_t[]){SLOTS, UINT32_MAX, 71 | TOUCH_CHILD}, 3, 0);
+    p->victims(l, 1, out, 1);
+    assert_int_equal(out[0], 50);
+    assert_true(p->may(l, 50));
+    assert_null(p->check(l));
     p->destroy(l);
     assert_null(evict_find("none"));
 }

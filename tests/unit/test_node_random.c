@@ -467,7 +467,7 @@ static void touch(struct life *l)
 {
     uint32_t slots[16];
     for (uint32_t i = 0; i < 16; i++) {
-        slots[i] = draw_below(l->c.super.max_headers);
+        slots[i] = draw_below(l->c.super.max_headers) | (draw_below(4) ? 0 : TOUCH_CHILD);
     }
     core_event(&l->c, (struct node_event){
                           .kind = EV_TOUCH, .session = l->session[0], .slots = slots, .n_slots = draw_below(17)});

@@ -318,10 +318,10 @@ static void prefix_ends_at_the_first_gap(void **state)
     for (unsigned i = 70; i < 100; i++) {
         assert_memory_equal(&v[i], &untouched, sizeof untouched);
     }
-    /* Deepest first, the first of the prefix last. */
+    /* Deepest first, the first of the prefix last; each says that the next is its parent. */
     assert_int_equal(atomic_load(&b->ring->touch_tail), 70);
     for (unsigned i = 0; i < 70; i++) {
-        assert_int_equal(atomic_load(&b->ring->touch[i]), 69 - i + 1);
+        assert_int_equal(atomic_load(&b->ring->touch[i]), (69 - i + 1) | (i < 69 ? TOUCH_CHILD : 0));
     }
     berth_release(b, v, 70);
     assert_int_equal(berth_get_many(b, keys, 100, v, BERTH_NO_TOUCH, 0), 99);

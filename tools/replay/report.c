@@ -19,6 +19,11 @@ double report_hit_ratio(const struct replay_counts *c)
     return c->references ? (double)(c->hits + c->remote_hits) / (double)c->references : 0;
 }
 
+static double bound_ratio(const struct replay_report *r)
+{
+    return r->sum->references ? (double)r->bound / (double)r->sum->references : 0;
+}
+
 static uint64_t moved(const struct replay_counts *c)
 {
     return c->verified_bytes + c->written_bytes;
@@ -64,6 +69,10 @@ void report_json(const struct replay_report *r)
     set_int(o, "misses", c->misses);
     set_int(o, "kept", c->kept);
     json_object_set_new(o, "hit_ratio", json_real(report_hit_ratio(c)));
+    if (r->bounded) {
+        set_int(o, "bound_hits", r->bound);
+        json_object_set_new(o, "bound_hit_ratio", json_real(bound_ratio(r)));
+    }
     set_int(o, "evictions", r->evictions);
     set_int(o, "verified_bytes", c->verified_bytes);
     set_int(o, "bad_bytes", c->bad_bytes);
@@ -220,6 +229,9 @@ void report_table(const struct replay_report *r)
     print_load(r);
     printf("  %-16s%.2f %%  (%s of %s blocks)\n", "hit ratio", 100 * report_hit_ratio(c),
            report_grouped(a, c->hits + c->remote_hits), report_grouped(b, c->references));
+    if (r->bounded)
+        printf("  %-16s%.2f %%, known all that comes; the hit ratio is %.1f %% of it\n", "offline bound",
+               100 * bound_ratio(r), r->bound ? 100 * report_hit_ratio(c) / bound_ratio(r) : 100.0);
     printf("  %-16s%s, %s bytes bad\n", "verified", cli_bytes(a, c->verified_bytes), report_grouped(b, c->bad_bytes));
     printf("  %-16s%s\n", "written", cli_bytes(a, c->written_bytes));
     printf("  %-16s%s/s, %.0f requests/s, %.2f s, ", "throughput",

@@ -21,6 +21,8 @@ struct replay_report {
     uint64_t capacity; /* blocks; 0: the node was not ours */
     uint64_t block_size;
     const char *policy;
+    bool bounded;   /* whether there is .. */
+    uint64_t bound; /* .. the most hits that any policy can have */
     unsigned clients;
     bool embedded;
     uint64_t evictions;

@@ -138,7 +138,7 @@ static struct node_config config_of(struct member_node *n)
         .ix = n->index,
         .high_bytes = high,
         .low_bytes = high - high / 8,
-        .policy = "lru",
+        .policy = "pwl",
         .quarantine_ns = lies(LIE_QUARANTINE) ? 1 : SECOND,
         .draft_quota = pool / 2,
         .namespaces = n->server.settings.namespaces,
