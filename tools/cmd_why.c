@@ -89,12 +89,12 @@ static int tell(struct berth *b, const struct cli_key *keys, size_t n, uint32_t 
             print(&keys[i], report);
         json_object_del(report, "schema");
         json_object_del(report, "key");
-        if (!strcmp(text_of(report, "state"), "unknown") && !cli.json)
-            cli_results_note(&r, &keys[i], -ENOENT, CLI_NO_KEY);
-        else
-            cli_results_ok(&r, &keys[i], cli.json ? report : NULL);
-        if (!cli.json)
+        if (!strcmp(text_of(report, "state"), "unknown")) {
+            cli_results_note(&r, &keys[i], -ENOENT, "nothing is remembered of it");
             json_decref(report);
+        } else {
+            cli_results_ok(&r, &keys[i], report);
+        }
     }
     return cli_results_end(&r);
 }
