@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define LAYOUT_FORMAT 4u
+#define LAYOUT_FORMAT 5u
 #define PAGE_BYTES 4096u
 #define UNIT_BYTES (2u << 20) /* slabs are cut from, and large objects take, whole units */
 #define UNIT_PAGES (UNIT_BYTES / PAGE_BYTES)
