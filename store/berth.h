@@ -268,6 +268,7 @@ BERTH_API int berth_create(struct berth *b, struct berth_key key, size_t size, c
  * aborted, after BERTH_ENODE, -ETIMEDOUT, BERTH_EINDEXFULL and -ENOMEM, and where the arguments were wrong: then no
  * draft was touched. A draft with segments has its checksums sent ahead, in the order of the drafts.
  * Errors: -EINVAL (count, a key twice in a group, a draft without data that was not kept), BERTH_ESTALE,
+ * BERTH_EPURGED (a purge that covers one of them came after it was created: none is sealed),
  * BERTH_EINDEXFULL, BERTH_EHASH, BERTH_ENODE, BERTH_EUNKNOWN, -ETIMEDOUT, -ENOMEM; of drafts with BERTH_PUBLISHED
  * also BERTH_EUNPUBLISHED and BERTH_EVERSION (one was removed or replaced since): they were sealed all the same. */
 BERTH_API int berth_seal(struct berth *b, struct berth_draft *d, size_t n);

@@ -345,7 +345,8 @@ _Static_assert(sizeof(struct msg_reply) == 72, "reply");
  * SEAL: uint8_t kept[(n + 7) / 8], bit set where the key existed and was kept; count = n; status = how many were kept.
  * DROP, -ENOENT: counter is 1 where the key is there and only the label is not.
  * STAT: struct msg_stat, key, then holds as msg_stat_hold + label; LIST: struct msg_stat + key each, padded to 8.
- * FIND: one msg_token. PURGE: one msg_purged. NAMESPACE: status = flags, counter = id. GROW: counter = entries acknowledged.
+ * FIND: one msg_token. PURGE: one msg_purged. NAMESPACE: status = flags, counter = id.
+ * GROW: counter = entries acknowledged.
  * QUERY: text; figure[0] = its whole length. */
 enum msg_pulled_flags { MSG_PULLED_VERIFIED = 1, MSG_PULLED_SHARED = 2, MSG_PULLED_LOCAL = 4 };
 

@@ -280,7 +280,7 @@ bool purge_has(const struct sim *s, const struct msg_purge *m, uint32_t key)
     return k->ns == m->ns && k->size >= m->prefix_size && memcmp(k->data, m + 1, m->prefix_size) == 0;
 }
 
-/* What was sealed before it was sent is gone, but what was held at some time since; and drafts of then stay unsealed. */
+/* What was sealed before it was sent is gone, but what was held since; and drafts of then stay unsealed. */
 static void on_purge(struct sim *s, uint32_t client, const struct request *r, const struct msg_reply *reply)
 {
     const struct msg_purge *m = (const struct msg_purge *)r->message;
