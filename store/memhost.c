@@ -56,7 +56,13 @@ static int refuse_errno(const char *what, const char *path, char *why, size_t wh
     return refuse(-e, why, why_size, "can't %s '%s': %s", what, path, strerror(e));
 }
 
-static int allocate(int fd, const char *path, uint64_t bytes, char *why, size_t why_size)
+static int refuse_stopped(char *why, size_t why_size)
+{
+    return refuse(-ECANCELED, why, why_size, "stopped before the pool was whole");
+}
+
+static int allocate(int fd, const char *path, uint64_t bytes, const struct mem_progress *progress, char *why,
+                    size_t why_size)
 {
     char size[AMOUNT_SIZE];
     int short_of = check_space(fd, path, bytes, why, why_size);
@@ -65,9 +71,11 @@ static int allocate(int fd, const char *path, uint64_t bytes, char *why, size_t 
     for (off_t at = 0; at < (off_t)bytes; at += ALLOCATE_STEP) {
         off_t n = (off_t)bytes - at < ALLOCATE_STEP ? (off_t)bytes - at : ALLOCATE_STEP;
         int e;
-        do
+        do {
+            if (mem_stopped(progress))
+                return refuse_stopped(why, why_size);
             e = fallocate(fd, FALLOC_FL_KEEP_SIZE, at, n) == 0 ? 0 : errno;
-        while (e == EINTR);
+        } while (e == EINTR);
         if (e != 0)
             return refuse(-e, why, why_size,
                           "can't allocate the %s of '%s': %s: make the pool smaller, or choose a "
@@ -78,7 +86,8 @@ static int allocate(int fd, const char *path, uint64_t bytes, char *why, size_t 
 }
 
 /* 0: made new and whole; 1: whole from before. *made tells whether a failure removes the file. */
-static int open_whole(int *out, const char *path, uint64_t bytes, int *made, char *why, size_t why_size)
+static int open_whole(int *out, const char *path, uint64_t bytes, const struct mem_progress *progress, int *made,
+                      char *why, size_t why_size)
 {
     int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW;
     *made = 0;
@@ -103,7 +112,7 @@ static int open_whole(int *out, const char *path, uint64_t bytes, int *made, cha
                    amount((uint64_t)st.st_size, has), amount(bytes, wants));
     else {
         *made = 1; /* empty: what an interrupted start left */
-        e = allocate(fd, path, bytes, why, why_size);
+        e = allocate(fd, path, bytes, progress, why, why_size);
     }
     if (e >= 0)
         *out = fd;
@@ -136,6 +145,8 @@ static int populate_pool(void *base, const char *path, uint64_t bytes, unsigned 
     int e = populate(base, bytes, threads, progress);
     if (e == 0)
         return 0;
+    if (e == -ECANCELED)
+        return refuse_stopped(why, why_size);
     char size[AMOUNT_SIZE];
     return refuse(e == -EFAULT ? -ENOMEM : e, why, why_size,
                   "can't have all of the %s of '%s' in memory: %s: make the pool smaller, or free memory",
@@ -151,7 +162,7 @@ static int host_reserve(struct mem_pool *p, const char *path, uint64_t bytes, en
     if (bytes == 0 || bytes % PAGE_BYTES != 0 || bytes > INT64_MAX)
         return refuse(-EINVAL, why, why_size, "a pool of %llu bytes is no multiple of %u", (unsigned long long)bytes,
                       PAGE_BYTES);
-    int old = open_whole(&fd, path, bytes, &made, why, why_size);
+    int old = open_whole(&fd, path, bytes, progress, &made, why, why_size);
     int e = old < 0 ? old : 0;
     if (e != 0)
         goto unmake;

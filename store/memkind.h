@@ -6,6 +6,7 @@
 #ifndef BERTH_STORE_MEMKIND_H
 #define BERTH_STORE_MEMKIND_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -18,10 +19,18 @@ struct mem_pool {
     void *private_data;
 };
 
-struct mem_progress { /* called from one thread, some times a second */
-    void (*report)(void *arg, uint64_t done, uint64_t total);
+struct mem_progress {
+    void (*report)(void *arg, uint64_t done,
+                   uint64_t total); /* from one thread, some times a second; NULL: to nobody */
+    bool (*stop)(void *arg); /* whether to give up, asked by any thread between two pieces of work; NULL: never */
     void *arg;
 };
+
+/* p may be NULL. */
+static inline bool mem_stopped(const struct mem_progress *p)
+{
+    return p != NULL && p->stop != NULL && p->stop(p->arg);
+}
 
 enum mem_lock { MEM_LOCK_OFF, MEM_LOCK_AUTO, MEM_LOCK_REQUIRED };
 
@@ -29,6 +38,7 @@ struct memkind {
     const char *name;
     /* Makes or opens the pool's memory at `path`, whole: allocated, populated by `threads` threads, locked as asked.
      * 0; 1: it holds what an earlier node left; -ENOSPC, -ENOMEM, -EPERM (lock required): why[] says figure and fix.
+     * -ECANCELED: progress said stop, and a file that was made is gone again.
      * With MEM_LOCK_AUTO a success leaves in why[] why it is not locked; else why[] is empty then. */
     int (*reserve)(struct mem_pool *p, const char *path, uint64_t bytes, enum mem_lock lock, unsigned threads,
                    const struct mem_progress *progress, char *why, size_t why_size);

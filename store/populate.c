@@ -20,6 +20,7 @@
 struct work {
     uint8_t *base;
     uint64_t bytes;
+    const struct mem_progress *progress;
     _Atomic uint64_t next; /* first byte that nobody took */
     _Atomic uint64_t done;
     _Atomic int error; /* the first */
@@ -52,7 +53,7 @@ static void take_chunks(struct work *w)
     uint64_t at;
     while (w->error == 0 && (at = atomic_fetch_add(&w->next, CHUNK)) < w->bytes) {
         uint64_t n = w->bytes - at < CHUNK ? w->bytes - at : CHUNK;
-        int none = 0, e = populate_chunk(w->base + at, n);
+        int none = 0, e = mem_stopped(w->progress) ? -ECANCELED : populate_chunk(w->base + at, n);
         if (e != 0)
             atomic_compare_exchange_strong(&w->error, &none, e);
         atomic_fetch_add(&w->done, n);
@@ -93,7 +94,7 @@ static void wait_and_report(struct work *w, const struct mem_progress *progress)
 
 int populate(void *base, uint64_t bytes, unsigned threads, const struct mem_progress *progress)
 {
-    struct work w = {.base = base, .bytes = bytes};
+    struct work w = {.base = base, .bytes = bytes, .progress = progress};
     pthread_t id[THREADS_MAX];
     unsigned started = 0;
     pthread_mutex_init(&w.lock, NULL);

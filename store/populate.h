@@ -5,7 +5,7 @@
 #include "store/memkind.h"
 
 /* Populates base[0 .. bytes), page-aligned, for writing. progress may be NULL. 0, or the first error: -ENOMEM,
- * -EFAULT (a page of the file can't be had: its file system is full), -EHWPOISON. */
+ * -EFAULT (a page of the file can't be had: its file system is full), -EHWPOISON, -ECANCELED (progress said stop). */
 int populate(void *base, uint64_t bytes, unsigned threads, const struct mem_progress *progress);
 
 #endif

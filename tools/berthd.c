@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "store/amount.h"
 #include "store/berth.h"
 #include "store/fd.h"
 #include "store/shell/log.h"
@@ -22,7 +24,7 @@
 enum { EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
 static struct server *_Atomic running; /* for the handler: set while server_stop may be called */
-static volatile sig_atomic_t stop_signal;
+static _Atomic int stop_signal;        /* lock-free; asked by the threads that populate the pool too */
 
 /* A second signal finds the stop under way and changes nothing: the last commit is never skipped. */
 static void on_stop(int number)
@@ -119,6 +121,12 @@ static void show_prefault(void *arg, uint64_t done, uint64_t total)
     p->visible = true;
 }
 
+static bool stop_asked(void *arg)
+{
+    (void)arg;
+    return stop_signal != 0;
+}
+
 /* ---- reload ---- */
 
 struct reload {
@@ -154,7 +162,7 @@ static int fail(int error, const char *why)
 static int create(struct server **s, struct settings *settings, char *why, size_t why_size)
 {
     struct prefault shown = {.start = now_ns(), .terminal = isatty(STDERR_FILENO)};
-    struct mem_progress progress = {.report = show_prefault, .arg = &shown};
+    struct mem_progress progress = {.report = show_prefault, .stop = stop_asked, .arg = &shown};
     settings->progress = &progress;
     int rc = server_create(s, settings, why, why_size);
     settings->progress = NULL;
@@ -168,7 +176,9 @@ static int run(struct server *s, const struct settings *settings)
     running = s;
     if (stop_signal) /* it came before there was a server to stop */
         server_stop(s);
-    log_event(LOG_INFO, "ready: socket %s, region %s", settings->socket, settings->region);
+    char pool[AMOUNT_SIZE];
+    log_event(LOG_INFO, "ready: socket %s, region %s, pool %s", settings->socket, settings->region,
+              amount(settings->pool, pool));
     notify("READY=1");
     int rc = server_run(s);
     running = NULL;
@@ -178,7 +188,7 @@ static int run(struct server *s, const struct settings *settings)
 
 static int serve(struct settings *settings, int argc, char **argv)
 {
-    char why[512] = "";
+    char why[1024] = "";
     struct http_address address;
     struct server *s;
     struct http *http;
@@ -189,9 +199,13 @@ static int serve(struct settings *settings, int argc, char **argv)
         return fail(-errno, "no pipe for signals");
     catch_signals();
     rc = create(&s, settings, why, sizeof why);
+    if (rc == -ECANCELED && stop_signal) {
+        log_event(LOG_INFO, "stopped before it was ready");
+        return 0;
+    }
     if (rc < 0)
         return fail(rc, why);
-    rc = http_start(&http, s, &address, settings->mode, why, sizeof why);
+    rc = http_start(&http, s, &address, settings->metrics, settings->mode, why, sizeof why);
     if (rc < 0) {
         int code = fail(rc, why);
         server_discard(s);

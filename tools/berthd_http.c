@@ -251,8 +251,8 @@ static int watch(struct http *h, struct server *s)
     return rc < 0 ? rc : server_every(s, TICK_MS, turn, h);
 }
 
-int http_start(struct http **out, struct server *s, const struct http_address *a, unsigned mode, char *why,
-               size_t why_size)
+int http_start(struct http **out, struct server *s, const struct http_address *a, const char *text, unsigned mode,
+               char *why, size_t why_size)
 {
     if (a->off) {
         *out = NULL;
@@ -282,7 +282,7 @@ unlink_socket:
     if (*h->path)
         unlink(h->path);
 free_http:
-    snprintf(why, why_size, "cannot serve metrics: %s", strerror(-rc));
+    snprintf(why, why_size, "cannot serve metrics at '%s': %s", text, strerror(-rc));
     free(h);
     return rc;
 }

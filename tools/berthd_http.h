@@ -24,10 +24,10 @@ struct http_address {
 int http_address(struct http_address *a, const char *text, char *why, size_t why_size);
 
 struct http;
-/* Listens and hands its descriptor to the server; mode is a Unix socket's. Before server_run. 0, or a negative error
- * with a sentence; *out is NULL where the address is off. */
-int http_start(struct http **out, struct server *s, const struct http_address *a, unsigned mode, char *why,
-               size_t why_size);
+/* Listens and hands its descriptor to the server; text is the address as it was given, for sentences, mode is a Unix
+ * socket's. Before server_run. 0, or a negative error with a sentence; *out is NULL where the address is off. */
+int http_start(struct http **out, struct server *s, const struct http_address *a, const char *text, unsigned mode,
+               char *why, size_t why_size);
 /* After server_destroy: the server watches its descriptor until then. h may be NULL. */
 void http_stop(struct http *h);
 

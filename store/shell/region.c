@@ -6,14 +6,14 @@
  */
 #include "store/shell/region.h"
 
+#include "store/amount.h"
 #include "store/shell/liveness.h"
 #include "store/shell/log.h"
-#include "store/shell/peers.h"
 #include "store/shell/region_files.h"
 #include "store/shell/region_lock.h"
 #include "store/shell/region_ours.h"
+#include "store/shell/region_space.h"
 #include "store/shell/settings_value.h"
-#include "store/shell/space.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -105,6 +105,9 @@ static int open_directory(const struct opening *o)
     r->dir_fd = open(r->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     if (r->dir_fd < 0 || fstat(r->dir_fd, &st) != 0)
         return refuse_errno(o, "open", "");
+    if ((st.st_mode & S_ISVTX) != 0 && (st.st_mode & 022) != 0) /* what it would take to use it breaks other programs */
+        return refuse(o, -EACCES, "'%s' is a directory that users share: name one below it, as --region %s%sberth-%u",
+                      r->path, r->path, r->path[strlen(r->path) - 1] == '/' ? "" : "/", (unsigned)geteuid());
     if (st.st_uid != geteuid())
         return refuse(o, -EACCES, "'%s' belongs to uid %u, this is uid %u: run as that user, or choose another region",
                       r->path, (unsigned)st.st_uid, (unsigned)geteuid());
@@ -145,15 +148,15 @@ static int boot_id(uint8_t out[16])
     return n == 16 ? 0 : -EIO;
 }
 
-static int index_open(const struct opening *o)
+static int index_open(const struct opening *o, uint64_t map_bytes, bool look)
 {
     struct region *r = o->r;
     char dir[sizeof r->path + 8];
     snprintf(dir, sizeof dir, "%s/index", r->path);
     struct lmdb_config c = {
         .dir = dir,
-        .map_bytes = o->s->index_size,
-        .writemap = !o->s->embedded,
+        .map_bytes = map_bytes,
+        .writemap = !o->s->embedded && !look, /* it cuts a file that is larger than the map */
         .preallocate = true,
         .mode = 0600,
     };
@@ -162,7 +165,7 @@ static int index_open(const struct opening *o)
         return refuse(
             o, e,
             "the index of %llu MiB finds no room in '%s': make it smaller (--index-size), or the file system larger",
-            (unsigned long long)(o->s->index_size >> 20), dir);
+            (unsigned long long)(map_bytes >> 20), dir);
     return e == 0 ? 0 : refuse(o, e, "the index in '%s' can't be opened: %s", dir, strerror(-e));
 }
 
@@ -171,6 +174,16 @@ static void index_close(struct region *r)
     if (r->index != NULL)
         lmdb_close(r->index);
     r->index = NULL;
+}
+
+/* The index is made as large as was asked for only where it is going to be used, and where there is room: to fill a
+ * file system first, and to be refused then, takes minutes. */
+static int index_open_old(const struct opening *o)
+{
+    if (o->shape.pool_bytes != o->s->pool)
+        return index_open(o, LMDB_MAP_MIN, true);
+    int e = region_space_index(o->r, o->s, o->why, o->why_size);
+    return e != 0 ? e : index_open(o, o->s->index_size, false);
 }
 
 /* Why what is there is not taken over; NULL if it is. */
@@ -216,7 +229,7 @@ static int take_over(struct opening *o, const char **reason)
         e = region_files_map(r, &o->shape, o->why, o->why_size);
     if (e == -EPROTO)
         return 0;
-    e = e != 0 ? e : index_open(o);
+    e = e != 0 ? e : index_open_old(o);
     if (e == -EBADMSG) {
         *reason = "its index is damaged";
         return 0;
@@ -242,30 +255,12 @@ static int pool_size_agrees(const struct opening *o, const char **reason)
     *reason = "the pool was to have another size";
     if (usage.records == 0)
         return 0;
-    return refuse(
-        o, -EINVAL,
-        "region '%s' has %llu objects in a pool of %llu MiB, not %llu: set pool=%lluMiB, or remove the region",
-        o->r->path, (unsigned long long)usage.records, (unsigned long long)(o->shape.pool_bytes >> 20),
-        (unsigned long long)(o->s->pool >> 20), (unsigned long long)(o->shape.pool_bytes >> 20));
-}
-
-/* ---- space ---- */
-
-static int check_space(const struct opening *o)
-{
-    struct space_need need = {
-        .path = o->r->path,
-        .dir_fd = o->r->dir_fd,
-        .bytes = region_files_bytes(&o->shape) + lmdb_file_bytes(o->s->index_size),
-        .own_bytes = region_own_bytes(&o->shape) + peers_home_bytes(o->shape.max_headers, o->shape.pool_bytes, o->s),
-        .lock_bytes = o->shape.pool_bytes,
-        .lock = o->s->lock,
-        .root = "",
-    };
-    int e = space_check(&need, o->why, o->why_size);
-    if ((e == -ENOSPC || e == -ENOMEM) && region_leftovers(o->r->path, o->r->dir_fd, true) > 0)
-        e = space_check(&need, o->why, o->why_size);
-    return e;
+    return refuse(o, -EINVAL,
+                  "region '%s' has %llu objects in a pool of %llu MiB, not %llu MiB, and a pool with objects can't be "
+                  "resized: set "
+                  "pool=%lluMiB, or name another region",
+                  o->r->path, (unsigned long long)usage.records, (unsigned long long)(o->shape.pool_bytes >> 20),
+                  (unsigned long long)(o->s->pool >> 20), (unsigned long long)(o->shape.pool_bytes >> 20));
 }
 
 /* ---- making and taking over ---- */
@@ -326,27 +321,37 @@ static int stamp(struct opening *o)
     o->id.start_time = process_start_time(getpid());
     e = e != 0 ? e : lmdb_identify(r->index, &o->id);
     e = e != 0 ? e : region_lock_stamp(r->lock_fd, r->remove);
+    if (e != 0 && r->clean)
+        write_meta(r, META_CLEAN, 1, META_INCARNATION, r->incarnation);
     return e == 0 ? 0 : refuse(o, e, "the index of '%s' can't be written: %s", r->path, strerror(-e));
 }
 
 static int make_region(struct opening *o, const char *reason)
 {
     struct region *r = o->r;
+    struct region_shape shape;
+    region_shape(&shape, o->s);
+    r->first = reason == NULL; /* until then what is there is a region, and stays if this start is refused */
+    int e = region_space(r, o->s, &shape, region_allocated(r->dir_fd), o->why, o->why_size);
+    if (e != 0)
+        return e;
     r->first = true;
     index_close(r);
     region_files_close(r);
     region_remove_files(r->dir_fd, false);
-    region_shape(&o->shape, o->s);
+    o->shape = shape;
     close(r->clients_fd);
     r->clients_fd = -1;
-    int e = open_subdirectories(o);
-    e = e != 0 ? e : check_space(o);
+    e = open_subdirectories(o);
+    e = e != 0 ? e
+               : region_space(r, o->s, &o->shape, 0, o->why,
+                              o->why_size); /* who has old files mapped keeps their memory */
     if (e == 0 && (e = make_identity(&o->id)) != 0)
         return refuse(o, e, "no random numbers, or no boot id: %s", strerror(-e));
     e = e != 0 ? e : reserve_pool(o);
     e = e != 0 ? e : region_files_make(r, &o->shape, &o->id, o->file_mode, o->why, o->why_size);
     e = e != 0 ? e : region_files_map(r, &o->shape, o->why, o->why_size);
-    e = e != 0 ? e : index_open(o);
+    e = e != 0 ? e : index_open(o, o->s->index_size, false);
     e = e != 0 ? e : stamp(o);
     if (reason == NULL)
         began(r, "new region: there was none");
@@ -365,11 +370,26 @@ static int renew_modes(const struct opening *o)
     return 0;
 }
 
+/* Settings that were given, and that a region has from its beginning. */
+static void say_kept(const struct opening *o)
+{
+    struct region_shape asked;
+    char has[AMOUNT_SIZE], wants[AMOUNT_SIZE];
+    region_shape(&asked, o->s);
+    if (o->s->source[SET_MR_SIZE].origin != ORIGIN_DEFAULT && asked.mr_bytes != o->shape.mr_bytes)
+        log_event(LOG_WARNING, "mr-size is %s in region '%s', not %s: a region keeps what it was made with",
+                  amount(o->shape.mr_bytes, has), o->r->path, amount(asked.mr_bytes, wants));
+    if (o->s->source[SET_MAX_OBJECTS].origin != ORIGIN_DEFAULT && asked.max_headers != o->shape.max_headers)
+        log_event(LOG_WARNING, "max-objects is %u in region '%s', not %u: a region keeps what it was made with",
+                  o->shape.max_headers, o->r->path, asked.max_headers);
+}
+
 static int resume_region(struct opening *o)
 {
     struct region *r = o->r;
     struct index_usage usage;
     lmdb_ops.usage(r->index, &usage);
+    say_kept(o);
     int e = renew_modes(o);
     e = e != 0 ? e : reserve_pool(o);
     e = e != 0 ? e : stamp(o);
@@ -441,16 +461,17 @@ int region_open(struct region *r, const struct settings *s, const struct mem_pro
     e = region_ours(r->dir_fd, r->path, why, why_size);
     if (e != 0)
         goto close_directory;
-    r->lock_fd = region_lock(r->dir_fd, r->path, why, why_size);
+    r->lock_fd = region_lock(r->dir_fd, r->path, o.progress, why, why_size);
     if (r->lock_fd < 0) {
         e = r->lock_fd;
         goto close_directory;
     }
-    region_leftovers(r->path, r->dir_fd, false);
     e = open_subdirectories(&o);
     e = e != 0 ? e : open_or_make(&o);
-    if (e == 0)
+    if (e == 0) {
+        region_leftovers(r->path, r->dir_fd);
         return 0;
+    }
 
     close_all(r);
     if (r->first || r->made)

@@ -45,13 +45,14 @@ struct region {
 };
 
 /* Opens or makes the region that the settings name (an embedded node whose settings name none: a directory of its own
- * that goes at close): takes the lock, waits until the process that had it is gone, removes leftovers of dead nodes
- * beside it (of embedded ones always, of others that did not stop cleanly where space is short without), checks space
- * in tmpfs, cgroup v1 and v2, memory and memlock before it allocates, reserves and populates, formats or attaches.
- * Another boot, pool UUID or format starts empty and `began` says why. A lookup that is missing or damaged is made
- * anew, for the node to fill from the index. Another pool size of a region with objects is refused with -EINVAL; its MR
- * size and most objects stay what they were. 0; -EBUSY ("held by pid N"); -ENOSPC, -ENOMEM ("needs X, Y free at PATH",
- * with the fix); -EPERM (lock=required); -ENOTEMPTY (the directory has files and is no
+ * that goes at close): takes the lock, waits until the process that had it is gone, checks space in tmpfs, cgroup v1
+ * and v2, memory and memlock before it removes or allocates anything, reserves and populates, formats or attaches. What
+ * dead embedded nodes left beside it goes when it is open, or before where that gives the room that is missing. Regions
+ * of other nodes are never touched: where one that does not run has the room that is missing, why[] names it. Another
+ * boot, pool UUID or format starts empty and `began` says why. A lookup that is missing or damaged is made anew, for
+ * the node to fill from the index. Another pool size of a region with objects is refused with -EINVAL; its MR size and
+ * most objects stay what they were. 0; -EBUSY ("held by pid N"); -ECANCELED (progress said stop); -ENOSPC, -ENOMEM
+ * ("needs X, Y free at PATH", with the fix); -EPERM (lock=required); -ENOTEMPTY (the directory has files and is no
  * region: region_ours.h); -EACCES; -EIO. On an error nothing is left behind that was not there. */
 int region_open(struct region *r, const struct settings *s, const struct mem_progress *progress, char *why,
                 size_t why_size);

@@ -9,15 +9,22 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
-#define GONE_MS 10000  /* how long an end may take that has begun: a large address space goes in seconds */
-#define UNSEEN_MS 1000 /* the fixed wait of rule 19 for a process that can't be seen from here */
+#define DYING_MS 2000    /* how long the lock of a process may be there that was killed */
+#define DYING_LOOK_MS 10 /* between two looks at it */
+#define STOP_MS 100      /* how soon a start that waits hears that it is to stop */
+#define GONE_MS 10000    /* how long an end may take that has begun: a large address space goes in seconds */
+#define UNSEEN_MS 1000   /* the fixed wait of rule 19 for a process that can't be seen from here */
+
+#define EXITING 4u /* PF_EXITING of the flags in /proc/PID/stat */
 
 struct holder {
     int pid;
@@ -61,6 +68,19 @@ static bool lock_take(int fd)
     return fcntl(fd, F_OFD_SETLK, &lock) == 0;
 }
 
+static bool lock_is_free(int fd)
+{
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    return fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type == F_UNLCK;
+}
+
+static int64_t now_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
 /* A pidfd of the process that the file names, if it lives; -1. */
 static int holder_pidfd(const struct holder *h)
 {
@@ -74,7 +94,27 @@ static int holder_pidfd(const struct holder *h)
     return fd;
 }
 
-static int wait_gone(const struct holder *h, const char *path, char *why, size_t why_size)
+/* 1: it has ended; 0: not in this time; -ECANCELED. */
+static int wait_pidfd(int fd, const struct mem_progress *progress)
+{
+    for (int64_t end = now_ms() + GONE_MS; now_ms() < end;) {
+        struct pollfd p = {.fd = fd, .events = POLLIN};
+        if (poll(&p, 1, STOP_MS) > 0)
+            return 1;
+        if (mem_stopped(progress))
+            return -ECANCELED;
+    }
+    return 0;
+}
+
+static int refuse_stopped(const char *path, char *why, size_t why_size)
+{
+    snprintf(why, why_size, "stopped while region '%s' was held by another process", path);
+    return -ECANCELED;
+}
+
+static int wait_gone(const struct holder *h, const char *path, const struct mem_progress *progress, char *why,
+                     size_t why_size)
 {
     if (h->pid != 0 && h->pid_ns != own_pid_ns()) {
         poll(NULL, 0, UNSEEN_MS);
@@ -83,19 +123,71 @@ static int wait_gone(const struct holder *h, const char *path, char *why, size_t
     int fd = holder_pidfd(h);
     if (fd < 0)
         return 0;
-    struct pollfd p = {.fd = fd, .events = POLLIN};
-    int n = poll(&p, 1, GONE_MS);
+    int n = wait_pidfd(fd, progress);
     close(fd);
     if (n > 0)
         return 0;
+    if (n < 0)
+        return refuse_stopped(path, why, why_size);
     snprintf(why, why_size, "region '%s' was held by pid %d, which has not ended yet: end it first", path, h->pid);
     return -EBUSY;
+}
+
+/* Whether SIGKILL waits for the process, or for its first thread. */
+static bool kill_pending(int pid)
+{
+    char path[64], line[256];
+    unsigned long long set;
+    bool pending = false;
+    snprintf(path, sizeof path, "/proc/%d/status", pid);
+    FILE *f = fopen(path, "re");
+    while (f != NULL && fgets(line, sizeof line, f) != NULL)
+        pending |= (sscanf(line, "SigPnd: %llx", &set) == 1 || sscanf(line, "ShdPnd: %llx", &set) == 1) &&
+                   (set >> (SIGKILL - 1) & 1) != 0;
+    if (f != NULL)
+        fclose(f);
+    return pending;
+}
+
+/* Whether the process that the line names has ended, or is on its way: a zombie, killed, or in its exit. */
+static bool is_dying(const struct holder *h)
+{
+    char path[64], text[1024], state = 'X';
+    unsigned flags = 0;
+    if (h->pid == 0 || h->pid_ns != own_pid_ns())
+        return false;
+    snprintf(path, sizeof path, "/proc/%d/stat", h->pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? 0 : read(fd, text, sizeof text - 1);
+    if (fd >= 0)
+        close(fd);
+    text[n > 0 ? n : 0] = '\0';
+    const char *at = strrchr(text, ')'); /* the name before it may hold anything */
+    if (at == NULL || sscanf(at, ") %c %*d %*d %*d %*d %*d %u", &state, &flags) != 2)
+        return true;
+    return state == 'Z' || state == 'X' || (flags & EXITING) != 0 || process_start_time(h->pid) != h->start ||
+           kill_pending(h->pid);
+}
+
+/* The kernel comes to the descriptors of a killed process last: its lock is there for a moment longer. Between taking
+ * the signal and beginning to exit a process shows neither, so who lives is looked at twice. */
+static bool lock_of_dying(int fd, const struct mem_progress *progress)
+{
+    int64_t end = now_ms() + DYING_MS;
+    for (unsigned alive = 0; alive < 2 && now_ms() < end && !mem_stopped(progress);) {
+        struct holder h;
+        alive = holder_read(fd, &h) && is_dying(&h) ? 0 : alive + 1;
+        poll(NULL, 0, DYING_LOOK_MS);
+        if (lock_take(fd))
+            return true;
+    }
+    return false;
 }
 
 static int refuse_held(int fd, const char *path, char *why, size_t why_size)
 {
     struct holder h;
-    if (holder_read(fd, &h) && h.pid != 0)
+    if (holder_read(fd, &h) && h.pid != 0 && !is_dying(&h))
         snprintf(why, why_size, "region '%s' is held by pid %d: stop that node, or choose another region", path, h.pid);
     else
         snprintf(why, why_size,
@@ -111,7 +203,7 @@ static bool still_there(int dir_fd, const char *name, int fd)
            a.st_dev == b.st_dev && S_ISREG(a.st_mode);
 }
 
-int region_lock(int dir_fd, const char *path, char *why, size_t why_size)
+int region_lock(int dir_fd, const char *path, const struct mem_progress *progress, char *why, size_t why_size)
 {
     for (int tries = 0; tries < 8; tries++) {
         int fd = openat(dir_fd, "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -121,12 +213,12 @@ int region_lock(int dir_fd, const char *path, char *why, size_t why_size)
             return -e;
         }
         struct holder h;
-        bool locked = lock_take(fd), there = still_there(dir_fd, "lock", fd);
+        bool locked = lock_take(fd) || lock_of_dying(fd, progress), there = still_there(dir_fd, "lock", fd);
         int e = 0;
         if (!locked)
-            e = refuse_held(fd, path, why, why_size);
+            e = mem_stopped(progress) ? refuse_stopped(path, why, why_size) : refuse_held(fd, path, why, why_size);
         else if (there && holder_read(fd, &h))
-            e = wait_gone(&h, path, why, why_size);
+            e = wait_gone(&h, path, progress, why, why_size);
         else if (there && (e = holder_write(fd, &(struct holder){.pid = 0})) != 0)
             snprintf(why, why_size, "can't write '%s/lock': %s", path, strerror(-e));
         if (e == 0 && there)
@@ -187,10 +279,12 @@ static void remove_plain(int dir_fd, const char *name)
         unlinkat(dir_fd, name, 0);
 }
 
+static const char *const files[] = {"pool-0", "slots", "lookup", "tails", "index/data.mdb", "index/lock.mdb"};
+#define N_FILES (sizeof files / sizeof *files)
+
 void region_remove_files(int dir_fd, bool lock_too)
 {
-    static const char *const files[] = {"pool-0", "slots", "lookup", "tails", "index/data.mdb", "index/lock.mdb"};
-    for (unsigned i = 0; i < sizeof files / sizeof *files; i++)
+    for (unsigned i = 0; i < N_FILES; i++)
         remove_plain(dir_fd, files[i]);
     unlinkat(dir_fd, "index", AT_REMOVEDIR);
     unlinkat(dir_fd, "clients", AT_REMOVEDIR);
@@ -205,20 +299,18 @@ void region_remove_clients(int dir_fd)
 
 static void look_for_client(void *arg, int at, const char *name)
 {
-    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     int fd = openat(at, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     bool *lives = arg;
     if (fd < 0)
         return;
-    if (fcntl(fd, F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK)
-        *lives = true;
+    *lives |= !lock_is_free(fd);
     close(fd);
 }
 
 /* From the file alone, before its lock is tried: a node that starts now must not find the lock of its region taken. */
-static bool may_be_leftover(int lock_fd, bool kept, struct holder *h)
+static bool is_of_dead(int lock_fd, struct holder *h)
 {
-    if (!holder_read(lock_fd, h) || (!h->is_private && (!kept || h->pid == 0)))
+    if (!holder_read(lock_fd, h))
         return false;
     int pidfd = holder_pidfd(h);
     if (pidfd >= 0)
@@ -226,23 +318,60 @@ static bool may_be_leftover(int lock_fd, bool kept, struct holder *h)
     return pidfd < 0;
 }
 
-/* Under its lock. A client that lives waits for its node to come back: then nothing here is left over. */
-static bool is_leftover(int dir_fd, int lock_fd, bool kept)
+/* A client that lives waits for its node to come back, and maps what is there: then nothing here is left over. */
+static bool has_client(int dir_fd)
 {
-    struct holder h;
     bool lives = false;
-    if (!still_there(dir_fd, "lock", lock_fd) || !may_be_leftover(lock_fd, kept, &h))
-        return false;
     each_name(dir_fd, "clients", look_for_client, &lives);
-    return !lives;
+    return lives;
+}
+
+uint64_t region_allocated(int dir_fd)
+{
+    uint64_t sum = 0;
+    struct stat st;
+    for (unsigned i = 0; i < N_FILES; i++)
+        if (fstatat(dir_fd, files[i], &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode))
+            sum += (uint64_t)st.st_blocks * 512;
+    return sum;
 }
 
 struct search {
     const char *parent;
     struct stat own;
-    bool kept;
+    struct region_beside *found; /* NULL: remove */
     unsigned removed;
 };
+
+static void remove_private(struct search *s, int at, const char *name, int dir, int lock)
+{
+    struct holder h;
+    if (!lock_take(lock) || !still_there(dir, "lock", lock) || !is_of_dead(lock, &h) || !h.is_private ||
+        has_client(dir))
+        return;
+    log_event(LOG_WARNING, "region '%s/%s' of an embedded node that is dead (pid %d) is removed", s->parent, name,
+              h.pid);
+    region_remove_clients(dir);
+    region_remove_files(dir, true);
+    unlinkat(at, name, AT_REMOVEDIR);
+    s->removed++;
+}
+
+static void note(struct search *s, const char *name, int dir, const struct holder *h)
+{
+    struct region_beside *f = s->found;
+    uint64_t bytes = region_allocated(dir);
+    if (h->is_private) {
+        f->left_bytes += bytes;
+        return;
+    }
+    f->kept_bytes += bytes;
+    f->n_kept++;
+    if (bytes > f->largest_bytes) {
+        f->largest_bytes = bytes;
+        snprintf(f->largest, sizeof f->largest, "%s/%s", s->parent, name);
+    }
+}
 
 static void look_at_neighbour(void *arg, int at, const char *name)
 {
@@ -253,25 +382,23 @@ static void look_at_neighbour(void *arg, int at, const char *name)
     if (dir < 0)
         return;
     bool ours =
-        fstat(dir, &st) == 0 && st.st_uid == geteuid() && (st.st_ino != s->own.st_ino || st.st_dev != s->own.st_dev);
+        fstat(dir, &st) == 0 && st.st_uid == geteuid() && st.st_dev == s->own.st_dev && st.st_ino != s->own.st_ino;
     int lock = ours ? openat(dir, "lock", O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK) : -1;
-    if (lock >= 0 && may_be_leftover(lock, s->kept, &h) && lock_take(lock) && is_leftover(dir, lock, s->kept)) {
-        log_event(LOG_WARNING, "region '%s/%s' of a node that is dead (pid %d) is removed to have its space", s->parent,
-                  name, h.pid);
-        region_remove_clients(dir);
-        region_remove_files(dir, true);
-        unlinkat(at, name, AT_REMOVEDIR);
-        s->removed++;
+    if (lock >= 0 && is_of_dead(lock, &h)) {
+        if (s->found == NULL && h.is_private)
+            remove_private(s, at, name, dir, lock);
+        else if (s->found != NULL && lock_is_free(lock) && !has_client(dir))
+            note(s, name, dir, &h);
     }
     if (lock >= 0)
         close(lock);
     close(dir);
 }
 
-unsigned region_leftovers(const char *path, int dir_fd, bool kept)
+static unsigned look_beside(const char *path, int dir_fd, struct region_beside *found)
 {
     char parent[512];
-    struct search s = {.parent = parent, .kept = kept};
+    struct search s = {.parent = parent, .found = found};
     snprintf(parent, sizeof parent, "%s/..", path);
     if (fstat(dir_fd, &s.own) != 0)
         return 0;
@@ -284,4 +411,15 @@ unsigned region_leftovers(const char *path, int dir_fd, bool kept)
     each_name(fd, ".", look_at_neighbour, &s);
     close(fd);
     return s.removed;
+}
+
+void region_beside(const char *path, int dir_fd, struct region_beside *out)
+{
+    *out = (struct region_beside){0};
+    look_beside(path, dir_fd, out);
+}
+
+unsigned region_leftovers(const char *path, int dir_fd)
+{
+    return look_beside(path, dir_fd, NULL);
 }

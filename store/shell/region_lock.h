@@ -8,21 +8,38 @@
 #ifndef BERTH_SHELL_REGION_LOCK_H
 #define BERTH_SHELL_REGION_LOCK_H
 
+#include "store/memkind.h"
+
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* Takes the lock of a directory that is or may become a region (region_ours.h), writes its line if it has none, waits
  * until the process that had it is gone: its lock is free at once, while its sockets and its NIC may still read
- * (PROTOCOLS rule 19). A descriptor; -EBUSY, with the pid in why[]; another errno. */
-int region_lock(int dir_fd, const char *path, char *why, size_t why_size);
+ * (PROTOCOLS rule 19). Where who has the lock was killed or is ending, it waits for it, 2 s at most; never for one that
+ * lives. A descriptor; -EBUSY, with the pid in why[]; -ECANCELED: progress, which may be NULL, said stop; another
+ * errno. */
+int region_lock(int dir_fd, const char *path, const struct mem_progress *progress, char *why, size_t why_size);
 /* Writes this process into it. 0 or a negative errno. */
 int region_lock_stamp(int lock_fd, bool is_private);
 /* A clean stop: there is no process to wait for. */
 void region_lock_clear(int lock_fd);
 
-/* Removes directories beside `path` that are regions of dead nodes of this user without a living client: private
- * ones, and with `kept` also those whose node did not stop cleanly. Others are never touched. How many went. */
-unsigned region_leftovers(const char *path, int dir_fd, bool kept);
+/* Regions of this user beside another, on its file system, whose node does not run and that no client uses. */
+struct region_beside {
+    uint64_t left_bytes;    /* allocated by private ones, which nobody starts over again */
+    uint64_t kept_bytes;    /* by the others */
+    uint64_t largest_bytes; /* by the largest of the others */
+    unsigned n_kept;        /* how many others */
+    char largest[512];      /* path of the largest of the others; "": there is none */
+};
+/* Looks, and changes nothing. */
+void region_beside(const char *path, int dir_fd, struct region_beside *out);
+/* Removes the private ones of them. Others are never touched: a node may start again over its region, however it
+ * ended. How many went. */
+unsigned region_leftovers(const char *path, int dir_fd);
+/* Bytes that the files of a region have on their file system. */
+uint64_t region_allocated(int dir_fd);
 
 /* Removes a region's files, its subdirectories where they are empty, and its lock if asked. Nothing else. */
 void region_remove_files(int dir_fd, bool lock_too);

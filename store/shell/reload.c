@@ -30,16 +30,30 @@ static bool same_namespaces(const struct settings *a, const struct settings *b)
            memcmp(a->namespaces, b->namespaces, a->n_namespaces * sizeof a->namespaces[0]) == 0;
 }
 
+static const char restart[] = "while the node runs: restart it, or set it back";
+
+static const char *way_out(unsigned i)
+{
+    if (i == SET_POOL)
+        return "while the node runs, nor by a restart where the region has objects: set it back, or start the node "
+               "over "
+               "another region";
+    if (i == SET_MR_SIZE || i == SET_MAX_OBJECTS)
+        return "in a region that is there, not by a restart either: set it back, or start the node over another region";
+    return restart;
+}
+
 /* All that can't change is as it was: a reload is done whole or not at all. */
 static int check_fixed(const struct settings *old, const struct settings *fresh, char *why, size_t why_size)
 {
     char now[VALUE_MAX], then[VALUE_MAX];
-    for (unsigned i = 0; i < SETTINGS; i++) {
-        bool below = i == SET_REPLACEABLE; /* with the other namespaces */
+    for (unsigned n = 0; n < 2 * SETTINGS; n++) {
+        unsigned i = n % SETTINGS;
+        bool below = i == SET_REPLACEABLE ||                  /* with the other namespaces */
+                     (n < SETTINGS && way_out(i) == restart); /* may follow from one that is told first */
         if (can_change[i] || below || !differs(old, fresh, i, now, then))
             continue;
-        snprintf(why, why_size, "%s can't change from %s to %s while the node runs: restart it, or set it back",
-                 settings_table[i].name, then, now);
+        snprintf(why, why_size, "%s can't change from %s to %s %s", settings_table[i].name, then, now, way_out(i));
         return -EINVAL;
     }
     if (old->n_peers != fresh->n_peers || memcmp(old->peers, fresh->peers, old->n_peers * sizeof old->peers[0]) != 0) {

@@ -1,5 +1,6 @@
 #include "store/shell/server.h"
 
+#include "store/amount.h"
 #include "store/fd.h"
 #include "store/shell/adopt.h"
 #include "store/shell/dispatch.h"
@@ -11,6 +12,7 @@
 #include "store/shell/peers.h"
 #include "store/shell/report.h"
 #include "store/shell/session.h"
+#include "store/shell/settings_value.h"
 #include "store/shell/space.h"
 #include "store/shell/state.h"
 #include "store/shell/trim.h"
@@ -401,12 +403,23 @@ static int recover(struct server *s, char *why, size_t why_size)
     return error;
 }
 
+static void say_small_pool(const struct server *s)
+{
+    const char *given = s->settings.source[SET_POOL].text;
+    char has[AMOUNT_SIZE];
+    if (given[0] == '\0' || given[strspn(given, "0123456789")] != '\0' || strtoull(given, NULL, 10) >= UNIT_BYTES)
+        return;
+    log_event(LOG_WARNING, "the pool is %s: a size without a unit is in bytes: say --pool %sMiB if that was meant",
+              amount(s->region.pool.bytes, has), given);
+}
+
 /* How it began, and what about the region its administrator should know. An application chose no memory limit. */
 static void say_region(const struct server *s)
 {
     const struct region *r = &s->region;
     log_event(r->lost ? LOG_WARNING : LOG_INFO, "region '%s', start %llu: %s", r->path,
               (unsigned long long)r->incarnation, r->began);
+    say_small_pool(s);
     if (!space_in_memory(r->dir_fd))
         log_event(LOG_WARNING,
                   "region '%s' is not on tmpfs, ramfs or hugetlbfs: every write may go to disk: name a --region below "
@@ -511,7 +524,8 @@ void server_destroy(struct server *s)
     node_destroy(s->node);
     scanner_destroy(&s->scanner);
     close_loop(s);
-    region_close(&s->region, s->stopped && !s->commit_error);
+    bool clean = s->discarded ? s->region.clean : s->stopped; /* a start that failed leaves the mark as it was */
+    region_close(&s->region, clean && !s->commit_error);
     log_sums(INT64_MAX);
     pthread_mutex_destroy(&s->connect_lock);
     free(s->later);
@@ -524,6 +538,7 @@ void server_discard(struct server *s)
     bool made = s->made_socket_dir;
     memcpy(socket, s->settings.socket, sizeof socket);
     s->region.remove |= s->region.first;
+    s->discarded = true;
     server_destroy(s);
     if (made)
         where_unmake(socket);

@@ -176,7 +176,7 @@ static int check_file_system(const struct space_need *n, char *why, size_t why_s
     struct statvfs fs;
     if (fstatvfs(n->dir_fd, &fs) != 0 || fs.f_blocks == 0) /* a tmpfs without a size has no blocks and no limit */
         return 0;
-    uint64_t left = (uint64_t)fs.f_bavail * fs.f_frsize;
+    uint64_t left = (uint64_t)fs.f_bavail * fs.f_frsize + n->freed_bytes;
     if (left >= n->bytes)
         return 0;
     char need[AMOUNT_SIZE], there[AMOUNT_SIZE];
@@ -196,18 +196,18 @@ static int check_memory(const struct space_need *n, char *why, size_t why_size)
         return 0;
     uint64_t left;
     char need[AMOUNT_SIZE], there[AMOUNT_SIZE], where[PATH_SIZE];
-    if (space_cgroup(n->root, &left, where, sizeof where) && left < n->bytes + n->own_bytes) {
+    if (space_cgroup(n->root, &left, where, sizeof where) && left + n->freed_bytes < n->bytes + n->own_bytes) {
         amount(n->bytes + n->own_bytes, need);
-        amount(left, there);
+        amount(left + n->freed_bytes, there);
         snprintf(why, why_size,
                  "the region needs %s, the cgroup leaves %s ('%s'): raise its limit, or make the pool smaller "
                  "(--pool)",
                  need, there, where);
         return -ENOMEM;
     }
-    if (space_memory(n->root, &left) && left < n->bytes) {
+    if (space_memory(n->root, &left) && left + n->freed_bytes < n->bytes) {
         amount(n->bytes, need);
-        amount(left, there);
+        amount(left + n->freed_bytes, there);
         snprintf(why, why_size,
                  "the region needs %s, %s of memory are available ('/proc/meminfo'): make the pool smaller "
                  "(--pool), or end what uses memory",

@@ -10,11 +10,12 @@
 #include <stdbool.h>
 
 struct space_need {
-    const char *path;    /* of the region, for sentences */
-    int dir_fd;          /* on its file system */
-    uint64_t bytes;      /* to be allocated, beyond what is allocated already */
-    uint64_t own_bytes;  /* what the node takes beside: counts against a cgroup's limit, which kills who comes to it */
-    uint64_t lock_bytes; /* to be locked where that is required */
+    const char *path;     /* of the region, for sentences */
+    int dir_fd;           /* on its file system */
+    uint64_t bytes;       /* to be allocated, beyond what is allocated already */
+    uint64_t freed_bytes; /* of files on this file system that go before: they count as free */
+    uint64_t own_bytes;   /* what the node takes beside: counts against a cgroup's limit, which kills who comes to it */
+    uint64_t lock_bytes;  /* to be locked where that is required */
     enum mem_lock lock;
     const char *root; /* "" : where /proc and /sys/fs/cgroup are; tests have their own */
 };

@@ -110,7 +110,8 @@ struct server {
     uv_loop_t loop;
     uv_async_t async;
     uv_timer_t housekeeping, look;
-    bool started; /* the core has recovered what there was */
+    bool started;   /* the core has recovered what there was */
+    bool discarded; /* a start that failed after the region was open: its clean mark stays what it was */
     struct commit *commit;
     struct scanner scanner;
 
@@ -161,6 +162,7 @@ struct server {
     bool shared;         /* callers may do the node's work */
     bool driven;         /* one does */
     int64_t drive_until; /* .. until then; INT64_MAX: none does */
+    uint64_t poll_until; /* libuv's ms: how long the node's thread sleeps without the baton */
     bool flushed;        /* since the last work libuv ran and found nothing */
 
     _Atomic uint32_t stop; /* asked for, from anywhere */

@@ -26,7 +26,7 @@ bad = []
 # The table of settings: name, value, range, default, which change without a restart, and which have to be the same.
 said = re.findall(r"^  --(\S+) (\S+) *\n? +(\S.*) \((?:([^()]*), )?default (.*)\)$", (scratch / "settings").read_text(), re.M)
 rows = [[c.strip().replace("\\|", "|") for c in re.split(r"(?<!\\)\|", line)[1:-1]]
-        for line in re.findall(r"^\| `[a-z-]+` \|.*\| (?:reload|restart) \|.*$", page, re.M)]
+        for line in re.findall(r"^\| `[a-z-]+` \|.*\| (?:reload|restart|empty region|new region) \|.*$", page, re.M)]
 table = {row[0].strip("`"): row for row in rows}
 settings = {name: (value, range_, default) for name, value, _, range_, default in said if name != "config"}
 if len(settings) < 30 or table.keys() != settings.keys():

@@ -154,4 +154,30 @@ start_berthd node
 run 0 berth get file -o "$scratch/got"
 check "nothing was lost" cmp -s "$scratch/in" "$scratch/got"
 stop_berthd
+
+# SIGTERM while berthd starts, here while it waits for an earlier holder that has not ended: a stop, and nothing half made.
+mkdir -m 700 "$scratch/early"
+sleep 60 &
+holder=$!
+printf 'berth-lock %d %s %s kept\n' "$holder" "$(awk '{ print $22 }' "/proc/$holder/stat")" "$(stat -Lc %i /proc/self/ns/pid)" \
+    >"$scratch/early/lock"
+"$bin/berthd" --config /dev/null --region "$scratch/early" --socket "$scratch/early.sock" --pool 2MiB 2>"$scratch/early.log" &
+early=$!
+daemons+=("$early")
+caught() # PID: whether it has a handler for SIGTERM
+{
+    local set
+    set=$(awk '/^SigCgt:/ { print $2 }' "/proc/$1/status")
+    (((0x${set:-0} >> 14) & 1))
+}
+for ((i = 0; i < 1000; i++)); do
+    caught "$early" && break
+    read -r -t 0.01 <> <(:)
+done
+kill -TERM "$early"
+wait "$early"
+check "a stop during a start" test $? -eq 0
+check "is said" grep -q 'stopped before it was ready' "$scratch/early.log"
+check "nothing is half made" test ! -e "$scratch/early/pool-0" -a ! -e "$scratch/early.sock"
+kill "$holder"
 finish

@@ -61,6 +61,7 @@ for wrong in "mr-size = 64MiB" "max-objects = 17000" "high = 200%" "nonsense = 1
     check "$wrong: refused" grep -q 'not reloaded, nothing has changed: .' <(grep 'configuration ' "$node_dir/log" | tail -n 1)
     setting high "['bytes'] == 8 << 20"
 done
+check "what a region keeps" grep -q "max-objects can't change from .* to .* in a region that is there, not by a restart either" "$node_dir/log"
 rm "$config"
 hangup
 check "a file that is gone" grep -q 'not reloaded' <(grep 'configuration ' "$node_dir/log" | tail -n 1)

@@ -68,8 +68,17 @@ static void test_leftovers(void **state)
     char held[64];
     snprintf(held, sizeof held, "held by pid %d", (int)d.pid);
     assert_non_null(strstr(twin.text, held));
-    /* A dead node's leftovers beside the new one go before the space is checked. */
+    /* A dead node's region stays, for it may start again; the refusal says how to have its room. */
+    char command[160];
     daemon_kill(&d);
+    assert_int_equal(daemon_try(&other), 5);
+    snprintf(command, sizeof command, "if it is not wanted, rm -r %s\n", d.region);
+    assert_non_null(strstr(other.text, command));
+    daemon_again(&d);
+    assert_true(daemon_says(&d, "warm restart with", 0));
+    daemon_kill(&d);
+    snprintf(command, sizeof command, "rm -r %s", d.region);
+    assert_int_equal(system(command), 0);
     daemon_again(&other);
     fill(&other);
     assert_int_equal(daemon_stop(&other), 0);

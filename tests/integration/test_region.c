@@ -2,6 +2,7 @@
 #include "store/shell/liveness.h"
 #include "store/shell/region.h"
 #include "store/slot.h"
+#include "tests/support/region_home.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -24,72 +25,6 @@
 #include <unistd.h>
 
 #include <cmocka.h>
-
-static char base[64], why[400];
-
-static int make_base(void **unused)
-{
-    (void)unused;
-    strcpy(base, "/dev/shm/berth-test-region-XXXXXX");
-    return mkdtemp(base) != NULL && chmod(base, 0777) == 0 ? 0 : -1;
-}
-
-static int drop(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-    (void)st, (void)type, (void)ftw;
-    return remove(path);
-}
-
-static int drop_base(void **unused)
-{
-    (void)unused;
-    umount2(base, MNT_DETACH); /* where a test failed with its tmpfs mounted */
-    return nftw(base, drop, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
-}
-
-static const char *at(const char *name)
-{
-    static char path[4][512];
-    static unsigned turn;
-    char *out = path[turn++ % 4];
-    snprintf(out, sizeof path[0], "%s/%s", base, name);
-    return out;
-}
-
-static bool exists(const char *name)
-{
-    struct stat st;
-    return lstat(at(name), &st) == 0;
-}
-
-static struct settings with(const char *name, const char *pool)
-{
-    static struct settings s;
-    settings_init(&s);
-    assert_int_equal(settings_set(&s, "region", at(name), ORIGIN_FLAG, "", why, sizeof why), 0);
-    assert_int_equal(settings_set(&s, "pool", pool, ORIGIN_FLAG, "", why, sizeof why), 0);
-    assert_int_equal(settings_set(&s, "index-size", "1M", ORIGIN_FLAG, "", why, sizeof why), 0);
-    assert_int_equal(settings_finish(&s, why, sizeof why), 0);
-    return s;
-}
-
-static void open_well(struct region *r, const struct settings *s)
-{
-    why[0] = '\0';
-    int e = region_open(r, s, NULL, why, sizeof why);
-    if (e != 0)
-        fail_msg("%s: %s", strerror(-e), why);
-}
-
-static void add_record(struct region *r)
-{
-    struct key_ref key = {.data = "k", .size = 1};
-    struct record record = {.counter = 1, .ready = true, .size = 5};
-    struct batch *b = batch_create();
-    assert_int_equal(batch_put(b, key, &record), 0);
-    assert_int_equal(lmdb_ops.commit(r->index, b), 0);
-    batch_destroy(b);
-}
 
 static uint64_t blocks(int fd)
 {
@@ -307,42 +242,11 @@ static void another_size(void **unused)
     add_record(&r);
     region_close(&r, true);
     assert_int_equal(region_open(&r, &s, NULL, why, sizeof why), -EINVAL);
+    assert_non_null(strstr(why, "in a pool of 6 MiB, not 4 MiB, "));
     assert_non_null(strstr(why, "set pool=6MiB"));
     open_well(&r, &larger);
     assert_false(r.first);
     region_close(&r, true);
-}
-
-/* A node in a child; it has opened its region when this returns. */
-static pid_t node_in_child(const struct settings *s, char *path, size_t size)
-{
-    int ends[2];
-    assert_int_equal(pipe(ends), 0);
-    pid_t child = fork();
-    if (child == 0) {
-        struct region r;
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        if (region_open(&r, s, NULL, why, sizeof why) != 0) {
-            fprintf(stderr, "%s\n", why);
-            _exit(1);
-        }
-        if (write(ends[1], r.path, sizeof r.path) < 0)
-            _exit(1);
-        for (;;)
-            pause();
-    }
-    close(ends[1]);
-    char got[sizeof((struct region *)0)->path];
-    assert_int_equal(read(ends[0], got, sizeof got), (ssize_t)sizeof got);
-    close(ends[0]);
-    snprintf(path, size, "%s", got);
-    return child;
-}
-
-static void end_child(pid_t child)
-{
-    kill(child, SIGKILL);
-    assert_int_equal(waitpid(child, NULL, 0), child);
 }
 
 static void killed_node_restarts_warm(void **unused)
@@ -380,51 +284,6 @@ static void private_leftovers(void **unused)
     open_well(&r, &s);
     region_close(&r, true);
     assert_int_not_equal(stat(alive, &st), 0);
-}
-
-static bool small_tmpfs(void)
-{
-    if (geteuid() != 0 || unshare(CLONE_NEWNS) != 0 || mount("", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
-        mount("none", base, "tmpfs", 0, "size=300m,mode=0777") != 0) {
-        print_message("SKIP: needs root to mount a small tmpfs\n");
-        return false;
-    }
-    return true;
-}
-
-/* Case A14: 300 MiB, a pool of 200 MiB, what others left beside it. */
-static void a14_leftovers_in_a_small_tmpfs(void **unused)
-{
-    (void)unused;
-    struct region r;
-    char path[256];
-    if (!small_tmpfs()) {
-        skip();
-        return;
-    }
-    struct settings s = with("main", "200M"), other = with("other", "95M");
-    pid_t live = node_in_child(&other, path, sizeof path);
-    assert_int_equal(region_open(&r, &s, NULL, why, sizeof why), -ENOSPC);
-    assert_non_null(strstr(why, "needs"));
-    assert_non_null(strstr(why, "free at"));
-    assert_non_null(strstr(why, at("main")));
-    assert_false(exists("main"));
-    assert_true(exists("other/pool-0")); /* a live one is never touched */
-    end_child(live);
-    for (int i = 0; i < 5; i++) {
-        pid_t child = node_in_child(&s, path, sizeof path);
-        assert_false(exists("other"));
-        end_child(child);
-    }
-    open_well(&r, &s);
-    assert_false(r.first);
-    region_close(&r, true);
-
-    other = with("third", "95M"); /* one that stopped cleanly is nobody's leftover */
-    assert_int_equal(region_open(&r, &other, NULL, why, sizeof why), -ENOSPC);
-    assert_true(exists("main/pool-0"));
-    assert_false(exists("third"));
-    assert_int_equal(umount2(base, MNT_DETACH), 0);
 }
 
 static void *open_in_thread(void *arg)
@@ -561,7 +420,6 @@ int main(void)
         TEST(another_size),
         TEST(killed_node_restarts_warm),
         TEST(private_leftovers),
-        TEST(a14_leftovers_in_a_small_tmpfs),
         TEST(waits_for_the_old_process),
         TEST(memlock),
         TEST(unlinked),

@@ -263,7 +263,7 @@ static void test_a_start_that_fails(void **state)
     assert_true(exists(d.region, "pool-0"));
     snprintf(d.region, sizeof d.region, "%s/other", d.dir);
     assert_int_equal(daemon_try(&d), 1);
-    assert_true(said("cannot serve metrics"));
+    assert_true(said("cannot serve metrics at 'unix:") && said("/none/metrics': No such file"));
     assert_false(exists(d.dir, "other") || exists(d.dir, "sock"));
     d.extra[2] = NULL;
     snprintf(d.socket, sizeof d.socket, "%s/none/sock", d.dir);
@@ -271,6 +271,92 @@ static void test_a_start_that_fails(void **state)
     assert_true(said("the directory of '"));
     assert_false(exists(d.dir, "other"));
     daemon_end(&d);
+}
+
+/* The next start says how the last node ended, whatever starts failed between. */
+static void test_a_start_that_fails_leaves_the_mark(void **state)
+{
+    (void)state;
+    static struct daemon other;
+    daemon_start(&d, (const char *[]){"--pool", "4MiB", NULL});
+    for (int killed = 0; killed < 2; killed++) {
+        struct berth *b = daemon_open(&d, "puts");
+        berth_put(b, key_of("one"), "one", 3, NULL);
+        berth_close(b);
+        killed ? daemon_kill(&d) : (void)daemon_stop(&d);
+        other = d;
+        other.log = 0;
+        snprintf(other.region, sizeof other.region, "%s/other", d.dir);
+        daemon_again(&other);
+        assert_int_equal(daemon_try(&d), 5);
+        assert_true(said("another node answers at '"));
+        assert_int_equal(daemon_stop(&other), 0);
+        close(other.log);
+        d.extra[2] = "--metrics";
+        d.extra[3] = "unix:/dev/null/x";
+        assert_int_equal(daemon_try(&d), 1);
+        d.extra[2] = NULL;
+        daemon_again(&d);
+        assert_true(said(killed ? "the last node was killed" : "the last node stopped cleanly"));
+    }
+    daemon_end(&d);
+}
+
+static void test_the_pool_is_said(void **state)
+{
+    (void)state;
+    daemon_start(&d, (const char *[]){"--pool", "64", NULL});
+    assert_true(said(", pool 2.0 MiB\n"));
+    assert_true(said(" warning the pool is 2.0 MiB: a size without a unit is in bytes: say --pool 64MiB"));
+    daemon_end(&d);
+    static const char *const plain[] = {"4MiB", "4194304", "64KiB"};
+    for (int i = 0; i < 3; i++) {
+        daemon_start(&d, (const char *[]){"--pool", plain[i], NULL});
+        assert_true(said(i < 2 ? ", pool 4.0 MiB\n" : ", pool 2.0 MiB\n"));
+        assert_false(said("without a unit"));
+        daemon_end(&d);
+    }
+}
+
+static void write_pool(const char *path, const char *pool)
+{
+    FILE *f = fopen(path, "we");
+    assert_non_null(f);
+    fprintf(f, "[node]\npool = %s\n", pool);
+    fclose(f);
+}
+
+/* What SIGHUP says of the pool is what a restart does. */
+static void test_a_pool_is_not_resized(void **state)
+{
+    (void)state;
+    char config[] = "/dev/shm/berth-test-config-XXXXXX";
+    int fd = mkstemp(config);
+    assert_true(fd >= 0);
+    close(fd);
+    write_pool(config, "4MiB");
+    daemon_start(&d, (const char *[]){"--config", config, NULL});
+    struct berth *b = daemon_open(&d, "puts");
+    put(b, "one");
+    berth_close(b);
+    write_pool(config, "8MiB");
+    assert_int_equal(kill(d.pid, SIGHUP), 0);
+    assert_true(
+        daemon_says(&d,
+                    "pool can't change from 4MiB to 8MiB while the node runs, nor by a restart where the region "
+                    "has objects",
+                    10000));
+    assert_int_equal(daemon_stop(&d), 0);
+    assert_int_equal(daemon_try(&d), 2);
+    assert_true(said("in a pool of 4 MiB, not 8 MiB, and a pool with objects can't be resized: set pool=4MiB"));
+    write_pool(config, "4MiB");
+    d.extra[2] = "--max-objects"; /* kept, and said to be */
+    d.extra[3] = "100352";
+    daemon_again(&d);
+    assert_true(said(" warning max-objects is 4096 in region '"));
+    assert_true(said("the last node stopped cleanly"));
+    daemon_end(&d);
+    unlink(config);
 }
 
 static void test_a_probe_is_no_refusal(void **state)
@@ -347,6 +433,9 @@ int main(void)
         cmocka_unit_test(test_an_empty_start_is_a_warning),
         cmocka_unit_test(test_ended_sessions_are_details),
         cmocka_unit_test(test_a_start_that_fails),
+        cmocka_unit_test(test_a_start_that_fails_leaves_the_mark),
+        cmocka_unit_test(test_the_pool_is_said),
+        cmocka_unit_test(test_a_pool_is_not_resized),
         cmocka_unit_test(test_a_probe_is_no_refusal),
         cmocka_unit_test(test_signals),
         cmocka_unit_test(test_refusals_in_a_loop),

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -147,9 +148,34 @@ static void populate_fails(void **unused)
     close(fd);
 }
 
+static bool stop_at(void *arg)
+{
+    atomic_int *left = arg;
+    return atomic_fetch_sub(left, 1) <= 1;
+}
+
+static void stopped_between_pieces(void **unused)
+{
+    (void)unused;
+    struct mem_pool p = {.fd = -7};
+    for (int n = 1; n <= 4; n++) { /* once before it is allocated, once for each chunk */
+        atomic_int left = n;
+        assert_int_equal(reserve(&p, BYTES, &(struct mem_progress){.stop = stop_at, .arg = &left}), -ECANCELED);
+        assert_int_not_equal(access(path, F_OK), 0);
+    }
+    atomic_int left = 5;
+    assert_int_equal(reserve(&p, BYTES, &(struct mem_progress){.stop = stop_at, .arg = &left}), 0);
+    host_memkind.release(&p);
+    left = 2; /* one that was there stays whole */
+    assert_int_equal(reserve(&p, BYTES, &(struct mem_progress){.stop = stop_at, .arg = &left}), -ECANCELED);
+    assert_int_equal(reserve(&p, BYTES, NULL), 1);
+    host_memkind.release(&p);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make, unmake)
-    const struct CMUnitTest tests[] = {TEST(whole_and_kept), TEST(refusals), TEST(views), TEST(populate_fails)};
+    const struct CMUnitTest tests[] = {TEST(whole_and_kept), TEST(refusals), TEST(views), TEST(populate_fails),
+                                       TEST(stopped_between_pieces)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -130,6 +130,11 @@ static void refusals(void **unused)
     assert_non_null(strstr(why, "needs 5.0 MiB, the cgroup leaves 4.0 MiB ('/sys/fs/cgroup/a/memory.max')"));
     file("/sys/fs/cgroup/a/memory.max", "5242880\n");
     assert_int_equal(space_check(&need, why, sizeof why), 0);
+    file("/sys/fs/cgroup/a/memory.max", "4194304\n");
+    need.freed_bytes = 1u << 20; /* what goes before counts as free */
+    assert_int_equal(space_check(&need, why, sizeof why), 0);
+    need.freed_bytes = (1u << 20) - 1;
+    assert_int_equal(space_check(&need, why, sizeof why), -ENOMEM);
     need.bytes = UINT64_C(1) << 50;
     assert_int_equal(space_check(&need, why, sizeof why), -ENOSPC);
     assert_non_null(strstr(why, "needs 1048576.00 GiB, "));
