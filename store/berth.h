@@ -477,7 +477,8 @@ struct berth_purged {
  * what it did. The node takes it on in steps and serves others meanwhile; one purge after the other. After -ETIMEDOUT,
  * BERTH_ENODE and BERTH_EUNKNOWN the node goes on with it, over a restart too. BERTH_NOW begins it and waits a moment.
  * Errors: -EINVAL (a field, or ns is no namespace of this node), -EAGAIN (16 purges are under way), BERTH_EREADONLY,
- * BERTH_EINDEXFULL, BERTH_ENODE, BERTH_EUNKNOWN (the node restarted), -ETIMEDOUT, -ENOMEM. */
+ * BERTH_ENODE, BERTH_EUNKNOWN (the node restarted), -ETIMEDOUT, -ENOMEM, -EBADMSG and -EIO (the index is damaged, or
+ * can't be read: what it had not come to stays). */
 BERTH_API int berth_purge(struct berth *b, const struct berth_purge *what, int64_t deadline,
                           struct berth_purged *purged);
 

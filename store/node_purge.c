@@ -214,6 +214,7 @@ static bool walk_records(struct node *n, struct purge *p, struct effect *e)
         n->c.index->list(n->c.ix, p->row.ns, p->row.prefix, p->row.prefix_size, after, p->after_size, each_record, &w);
     if (rc < 0) {
         node_log(n, 0, "a purge can't read the index, and what it has not come to stays: %s", berth_error_text(rc));
+        p->status = rc;
     }
     return rc <= 0;
 }
@@ -312,7 +313,7 @@ static void answer(struct node *n, const struct purge *p)
         return;
     }
     n->silent = false; /* the effect is nobody's, the answer is not */
-    struct msg_reply *r = reply_add(n, s->id, &p->head, 0, sizeof(struct msg_purged));
+    struct msg_reply *r = reply_add(n, s->id, &p->head, p->status, sizeof(struct msg_purged));
     n->silent = true;
     if (r) {
         r->count = 1;

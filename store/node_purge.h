@@ -27,6 +27,7 @@ struct purge {
     int64_t patience; /* mono: until when homes are waited for */
     uint32_t crowd;   /* removals that waited for homes when it was last looked */
     bool local;       /* this step's removals are not kept for homes */
+    int32_t status;   /* 0, or why the pass ended before its end */
     uint64_t removed, bytes, held, drafts, untold;
 };
 
