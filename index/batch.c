@@ -179,6 +179,32 @@ int batch_end_tombstone(struct batch *b, struct key_ref key)
     return add(b, BATCH_END_TOMBSTONE, name, record_key(name, key), NULL, 0);
 }
 
+static void purge_key(uint8_t out[PURGE_KEY], uint64_t counter)
+{
+    counter = htobe64(counter);
+    memcpy(out, PURGE_NAME, sizeof PURGE_NAME - 1);
+    memcpy(out + sizeof PURGE_NAME - 1, &counter, sizeof counter);
+}
+
+int batch_purge(struct batch *b, const struct purge_row *row)
+{
+    uint8_t key[PURGE_KEY], value[PURGE_FIXED + KEY_MAX];
+    uint32_t numbers[2] = {htole32(row->kind), htole32(row->ns)};
+    uint64_t lineage = htole64(row->lineage);
+    purge_key(key, row->counter);
+    memcpy(value, numbers, sizeof numbers);
+    memcpy(value + sizeof numbers, &lineage, sizeof lineage);
+    memcpy(value + PURGE_FIXED, row->prefix, row->prefix_size);
+    return add(b, BATCH_PURGE, key, sizeof key, value, PURGE_FIXED + row->prefix_size);
+}
+
+int batch_end_purge(struct batch *b, uint64_t counter)
+{
+    uint8_t key[PURGE_KEY];
+    purge_key(key, counter);
+    return add(b, BATCH_END_PURGE, key, sizeof key, NULL, 0);
+}
+
 const char *meta_name(enum meta_number which)
 {
     static const char *const names[META_NUMBERS] = {
@@ -246,6 +272,32 @@ int batch_parse_tombstone(const void *key, size_t key_size, const void *value, s
                                   .known = p[sizeof counter] & TOMBSTONE_KNOWN,
                                   .taken = p[sizeof counter] & TOMBSTONE_TAKEN};
     return row->counter ? 0 : -EBADMSG;
+}
+
+/* A purge of more than was asked for would be worse than none: each kind has its own fields and no others. */
+static bool purge_sound(const struct purge_row *r)
+{
+    bool lineage = r->kind == PURGE_LINEAGE, prefix = r->kind == PURGE_PREFIX;
+    return r->counter && r->kind >= PURGE_LINEAGE && r->kind < PURGE_KINDS && lineage == (r->lineage != 0) &&
+           prefix == (r->prefix_size != 0) && !(lineage && r->ns);
+}
+
+int batch_parse_purge(const void *key, size_t key_size, const void *value, size_t value_size, struct purge_row *row)
+{
+    uint32_t numbers[2];
+    uint64_t counter, lineage;
+    if (key_size != PURGE_KEY || value_size < PURGE_FIXED || value_size > PURGE_FIXED + KEY_MAX)
+        return -EBADMSG;
+    memcpy(&counter, (const uint8_t *)key + sizeof PURGE_NAME - 1, sizeof counter);
+    memcpy(numbers, value, sizeof numbers);
+    memcpy(&lineage, (const uint8_t *)value + sizeof numbers, sizeof lineage);
+    *row = (struct purge_row){.counter = be64toh(counter),
+                              .lineage = le64toh(lineage),
+                              .kind = le32toh(numbers[0]),
+                              .ns = le32toh(numbers[1]),
+                              .prefix_size = (uint32_t)(value_size - PURGE_FIXED)};
+    memcpy(row->prefix, (const uint8_t *)value + PURGE_FIXED, row->prefix_size);
+    return purge_sound(row) ? 0 : -EBADMSG;
 }
 
 int batch_parse_number(const void *value, size_t value_size, uint64_t *out)

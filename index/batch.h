@@ -9,11 +9,16 @@
  *   namespace   name and a NUL; id 4, flags 4, little-endian
  *   session     id as 8 big-endian bytes; applied 8, start time 8, pid 4, uid 4, name without a NUL
  *   meta        meta_name; value 8, little-endian
- *   tombstone   record_key; counter 8, little-endian, flags 1: 1 known, 2 taken */
+ *   tombstone   record_key; counter 8, little-endian, flags 1: 1 known, 2 taken
+ *   purge       in the table of meta: PURGE_NAME, counter as 8 big-endian bytes; kind 4, namespace 4, lineage 8,
+ *               little-endian, then the prefix */
 #define SESSION_FIXED 24u
 #define TOMBSTONE_BYTES 9u
 #define TOMBSTONE_KNOWN 1u
 #define TOMBSTONE_TAKEN 2u
+#define PURGE_NAME "purge:"
+#define PURGE_KEY (sizeof PURGE_NAME - 1 + sizeof(uint64_t))
+#define PURGE_FIXED 16u
 
 struct batch_op {
     enum batch_op_kind kind;
@@ -35,6 +40,7 @@ int batch_parse_session(const void *key, size_t key_size, const void *value, siz
                         struct session_row *row);
 int batch_parse_tombstone(const void *key, size_t key_size, const void *value, size_t value_size, struct key_ref *k,
                           struct tombstone_row *row);
+int batch_parse_purge(const void *key, size_t key_size, const void *value, size_t value_size, struct purge_row *row);
 int batch_parse_number(const void *value, size_t value_size, uint64_t *out);
 
 #endif

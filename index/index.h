@@ -16,7 +16,9 @@ enum batch_op_kind {
     BATCH_END_SESSION,
     BATCH_META,      /* one of enum meta_number */
     BATCH_TOMBSTONE, /* key -> struct tombstone_row */
-    BATCH_END_TOMBSTONE
+    BATCH_END_TOMBSTONE,
+    BATCH_PURGE, /* counter -> struct purge_row */
+    BATCH_END_PURGE
 };
 
 enum meta_number {
@@ -46,6 +48,16 @@ struct tombstone_row {
     bool taken;       /* its counter was taken from a home's answer, which is done once (rule 28) */
 };
 
+/* A purge that is under way: what it covers and is older than its counter goes. A start goes on with it. */
+struct purge_row {
+    uint64_t counter;     /* of its version, greater than those of all that it may remove */
+    uint64_t lineage;     /* LINEAGE; else 0 */
+    uint32_t kind;        /* enum purge_kind */
+    uint32_t ns;          /* NAMESPACE, PREFIX; else 0 */
+    uint32_t prefix_size; /* PREFIX: 1..KEY_MAX; else 0 */
+    uint8_t prefix[KEY_MAX];
+};
+
 struct batch;
 struct batch *batch_create(void);
 void batch_destroy(struct batch *b);
@@ -60,6 +72,8 @@ int batch_end_session(struct batch *b, uint64_t session);
 int batch_meta(struct batch *b, enum meta_number which, uint64_t value);
 int batch_tombstone(struct batch *b, struct key_ref key, const struct tombstone_row *row);
 int batch_end_tombstone(struct batch *b, struct key_ref key);
+int batch_purge(struct batch *b, const struct purge_row *row);
+int batch_end_purge(struct batch *b, uint64_t counter);
 
 struct index_usage {
     uint64_t map_bytes;  /* what the user set */
@@ -85,7 +99,8 @@ struct index_ops {
     int (*namespaces)(void *ix, int (*each)(void *arg, const char *name, uint32_t id, uint32_t flags), void *arg);
     int (*sessions)(void *ix, int (*each)(void *arg, uint64_t session, const struct session_row *row), void *arg);
     int (*tombstones)(void *ix, int (*each)(void *arg, struct key_ref key, const struct tombstone_row *row), void *arg);
-    uint64_t (*meta)(void *ix, enum meta_number which); /* 0 if never set */
+    int (*purges)(void *ix, int (*each)(void *arg, const struct purge_row *row), void *arg); /* by counter */
+    uint64_t (*meta)(void *ix, enum meta_number which);                                      /* 0 if never set */
     void (*usage)(void *ix, struct index_usage *out);
 };
 

@@ -97,6 +97,8 @@ static enum lmdb_table table_of(enum batch_op_kind kind)
     case BATCH_END_TOMBSTONE:
         return TABLE_TOMBSTONES;
     case BATCH_META:
+    case BATCH_PURGE:
+    case BATCH_END_PURGE:
         break;
     }
     return TABLE_META;
@@ -107,7 +109,8 @@ static int apply_op(struct lmdb_index *ix, MDB_txn *txn, const struct batch_op *
     MDB_dbi dbi = ix->dbi[table_of(op->kind)];
     MDB_val key = {.mv_size = op->key_size, .mv_data = (void *)(uintptr_t)op->key};
     MDB_val value = {.mv_size = op->value_size, .mv_data = (void *)(uintptr_t)op->value};
-    if (op->kind != BATCH_DELETE && op->kind != BATCH_END_SESSION && op->kind != BATCH_END_TOMBSTONE)
+    if (op->kind != BATCH_DELETE && op->kind != BATCH_END_SESSION && op->kind != BATCH_END_TOMBSTONE &&
+        op->kind != BATCH_END_PURGE)
         return mdb_put(txn, dbi, &key, &value, 0);
     int rc = mdb_del(txn, dbi, &key, NULL);
     return rc == MDB_NOTFOUND ? 0 : rc;
@@ -200,6 +203,7 @@ struct walk {
     int (*namespace)(void *arg, const char *name, uint32_t id, uint32_t flags);
     int (*session)(void *arg, uint64_t session, const struct session_row *row_out);
     int (*tombstone)(void *arg, struct key_ref key, const struct tombstone_row *row_out);
+    int (*purge)(void *arg, const struct purge_row *row_out);
     void *arg;
     MDB_val prefix; /* of the row's key: the walk ends after it */
     int *result;    /* of the callback that ended the walk */
@@ -291,6 +295,15 @@ static int tombstone_row(const struct walk *w, const MDB_val *key, const MDB_val
     return finish(w, rc < 0 ? rc : w->tombstone(w->arg, k, &row));
 }
 
+static int purge_row(const struct walk *w, const MDB_val *key, const MDB_val *value)
+{
+    struct purge_row row;
+    if (key->mv_size < w->prefix.mv_size || memcmp(key->mv_data, w->prefix.mv_data, w->prefix.mv_size) != 0)
+        return 1;
+    int rc = batch_parse_purge(key->mv_data, key->mv_size, value->mv_data, value->mv_size, &row);
+    return finish(w, rc < 0 ? rc : w->purge(w->arg, &row));
+}
+
 static int op_list(void *arg, uint32_t ns, const void *prefix, uint32_t prefix_size, const void *after,
                    uint32_t after_size, int (*each)(void *, struct key_ref, const struct record *), void *each_arg)
 {
@@ -338,6 +351,14 @@ static int op_tombstones(void *arg, int (*each)(void *, struct key_ref, const st
     return walk_table(&w, TABLE_TOMBSTONES, (MDB_val){0}, false);
 }
 
+static int op_purges(void *arg, int (*each)(void *, const struct purge_row *), void *each_arg)
+{
+    int result = 0;
+    struct walk w = {.ix = arg, .row = purge_row, .purge = each, .arg = each_arg, .result = &result};
+    w.prefix = (MDB_val){.mv_size = sizeof PURGE_NAME - 1, .mv_data = PURGE_NAME};
+    return walk_table(&w, TABLE_META, w.prefix, false);
+}
+
 static uint64_t op_meta(void *arg, enum meta_number which)
 {
     struct lmdb_index *ix = arg;
@@ -375,6 +396,7 @@ const struct index_ops lmdb_ops = {
     .namespaces = op_namespaces,
     .sessions = op_sessions,
     .tombstones = op_tombstones,
+    .purges = op_purges,
     .meta = op_meta,
     .usage = op_usage,
 };

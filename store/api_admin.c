@@ -184,6 +184,72 @@ int berth_revoke(struct berth *b, struct berth_key key)
     return rc ? rc : run(b, build_key(MSG_REVOKE, &key, NULL), NULL, NULL);
 }
 
+/* ---- purge ---- */
+
+_Static_assert(BERTH_PURGE_LINEAGE == (int)PURGE_LINEAGE && BERTH_PURGE_NAMESPACE == (int)PURGE_NAMESPACE &&
+                   BERTH_PURGE_PREFIX == (int)PURGE_PREFIX,
+               "kinds of purges");
+
+static int take_purged(struct berth *b, void *arg, int status, const struct msg_reply *r, uint32_t bytes)
+{
+    struct msg_purged *out = arg;
+    (void)b;
+    if (status < 0) {
+        return status;
+    }
+    if (bytes < sizeof *r + sizeof *out) {
+        return -EPROTO;
+    }
+    memcpy(out, r + 1, sizeof *out);
+    return 0;
+}
+
+static int check_purge(const struct berth_purge *p)
+{
+    if (!p || p->kind < BERTH_PURGE_LINEAGE || p->kind > BERTH_PURGE_PREFIX) {
+        return berth_fail(-EINVAL, "a purge is of a lineage, of a namespace or of a prefix");
+    }
+    bool lineage = p->kind == BERTH_PURGE_LINEAGE, prefix = p->kind == BERTH_PURGE_PREFIX;
+    if (lineage != (p->lineage != 0)) {
+        return berth_fail(-EINVAL, "a purge of a lineage has one that is not 0, another purge has none");
+    }
+    if (lineage && p->ns) {
+        return berth_fail(-EINVAL, "a purge of a lineage is of all namespaces");
+    }
+    if (prefix != (p->prefix_size != 0) || p->prefix_size > KEY_MAX || (prefix && !p->prefix)) {
+        return berth_fail(-EINVAL, "a purge of a prefix has one of 1 to %u bytes, another purge has none", KEY_MAX);
+    }
+    return 0;
+}
+
+int berth_purge(struct berth *b, const struct berth_purge *what, int64_t deadline, struct berth_purged *purged)
+{
+    int rc = client_check(b);
+    rc = rc ? rc : check_purge(what);
+    if (rc) {
+        return rc;
+    }
+    struct msg_purged did = {0};
+    struct call *c = call_new(MSG_PURGE, sizeof(struct msg_purge) + what->prefix_size);
+    if (c) {
+        struct msg_purge *m = (struct msg_purge *)c->message;
+        m->lineage = what->lineage;
+        m->kind = (uint32_t)what->kind;
+        m->ns = what->ns;
+        m->prefix_size = (uint16_t)what->prefix_size;
+        if (what->prefix_size) {
+            memcpy(m + 1, what->prefix, what->prefix_size);
+        }
+        call_deadline(b, c, deadline <= BERTH_NOW ? 1 : deadline);
+    }
+    rc = run(b, c, take_purged, &did);
+    if (rc == 0 && purged) {
+        *purged = (struct berth_purged){
+            .removed = did.removed, .bytes = did.bytes, .held = did.held, .drafts = did.drafts, .untold = did.untold};
+    }
+    return rc;
+}
+
 /* ---- list ---- */
 
 struct listing {
@@ -343,6 +409,9 @@ int berth_query(struct berth *b, enum berth_question what, const struct berth_ke
     int rc = key ? client_check_key(b, key) : client_check(b);
     if (rc) {
         return rc;
+    }
+    if (what == BERTH_WHY && !key) {
+        return berth_fail(-EINVAL, "no key was given to tell of");
     }
     if ((unsigned)what >= QUERY_KINDS || !text) {
         return berth_fail(-EINVAL, "question %u is not known, or no place for the answer was given", (unsigned)what);

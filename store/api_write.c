@@ -18,10 +18,10 @@ static bool kept_already(struct berth *b, const struct berth_key *key)
     return kept;
 }
 
-static int ask_grant(struct berth *b, uint32_t pages, size_t size, uint32_t count, int64_t deadline,
-                     struct msg_token *out)
+static int ask_grant(struct berth *b, const struct berth_key *key, uint32_t pages, size_t size, uint32_t count,
+                     int64_t deadline, struct msg_token *out)
 {
-    struct call *c = build_grant(b, pages, size, count, deadline);
+    struct call *c = build_grant(b, key, pages, size, count, deadline);
     struct call_result r;
     struct granted g = {.size = size};
     if (!c) {
@@ -40,7 +40,7 @@ static int ask_grant(struct berth *b, uint32_t pages, size_t size, uint32_t coun
 
 /* A slot to copy into: one at hand, or asked for. What lies at hand for other sizes goes back before the pool is called
  * full. */
-static int get_grant(struct berth *b, size_t size, int64_t deadline, struct msg_token *out)
+static int get_grant(struct berth *b, const struct berth_key *key, size_t size, int64_t deadline, struct msg_token *out)
 {
     uint32_t pages = grant_pages(size);
     for (bool again = false;; again = true) {
@@ -48,7 +48,7 @@ static int get_grant(struct berth *b, size_t size, int64_t deadline, struct msg_
         bool have = grant_take(b, pages, out);
         uint32_t count = have ? 0 : grant_ask(b, pages);
         pthread_mutex_unlock(&b->lock);
-        int rc = have ? 0 : ask_grant(b, pages, size, count, deadline, out);
+        int rc = have ? 0 : ask_grant(b, key, pages, size, count, deadline, out);
         if ((rc != BERTH_EFULL && rc != BERTH_EQUOTA) || again) {
             return rc;
         }
@@ -65,7 +65,7 @@ static int put_once(struct berth *b, const struct berth_key *key, const void *da
                     const struct berth_put_opts *opts)
 {
     struct msg_token token;
-    int rc = get_grant(b, size, build_deadline(opts), &token);
+    int rc = get_grant(b, key, size, build_deadline(opts), &token);
     if (rc) {
         return rc;
     }

@@ -74,6 +74,7 @@ extern "C" {
     X(BERTH_EUNSURE, 4116, "a member that may have it can't be reached: whether it exists is not known")      \
     X(BERTH_ENOTNOW, 4117, "its owners could not serve it in time: try again")                                \
     X(BERTH_EUNPUBLISHED, 4118, "it was put, but not all of its homes have acknowledged it in time")          \
+    X(BERTH_EPURGED, 4119, "a purge of its key came after the draft was created: create it again")            \
     X(BERTH_EABORTED, 4120, "the key's writer gave it up before it was sealed: create it yourself")           \
     X(BERTH_EDIED, 4121, "the key's writer ended before it was sealed: create it yourself")
 
@@ -267,6 +268,7 @@ BERTH_API int berth_create(struct berth *b, struct berth_key key, size_t size, c
  * aborted, after BERTH_ENODE, -ETIMEDOUT, BERTH_EINDEXFULL and -ENOMEM, and where the arguments were wrong: then no
  * draft was touched. A draft with segments has its checksums sent ahead, in the order of the drafts.
  * Errors: -EINVAL (count, a key twice in a group, a draft without data that was not kept), BERTH_ESTALE,
+ * BERTH_EPURGED (a purge that covers one of them came after it was created: none is sealed),
  * BERTH_EINDEXFULL, BERTH_EHASH, BERTH_ENODE, BERTH_EUNKNOWN, -ETIMEDOUT, -ENOMEM; of drafts with BERTH_PUBLISHED
  * also BERTH_EUNPUBLISHED and BERTH_EVERSION (one was removed or replaced since): they were sealed all the same. */
 BERTH_API int berth_seal(struct berth *b, struct berth_draft *d, size_t n);
@@ -442,6 +444,45 @@ BERTH_API long berth_list(struct berth *b, uint32_t ns, const void *prefix, size
  * Errors: -ENOENT, -EINVAL, BERTH_EHELD, BERTH_EVERSION, BERTH_EREADONLY, BERTH_ENODE, BERTH_EUNKNOWN, -ETIMEDOUT. */
 BERTH_API int berth_remove(struct berth *b, struct berth_key key, const struct berth_version *expected);
 
+/* What berth_purge removes. */
+enum berth_purge_kind {
+    BERTH_PURGE_LINEAGE = 1,   /* lineage: objects with this tag, in every namespace */
+    BERTH_PURGE_NAMESPACE = 2, /* ns: all of it; 0 is the default namespace */
+    BERTH_PURGE_PREFIX = 3     /* ns and prefix: keys of a namespace that begin so */
+};
+
+/* Fields that a kind does not have are 0. */
+struct berth_purge {
+    enum berth_purge_kind kind;
+    uint32_t ns;
+    uint64_t lineage;   /* not 0 */
+    const void *prefix; /* the caller's */
+    size_t prefix_size; /* 1 to BERTH_KEY_MAX */
+};
+
+/* What a purge did. */
+struct berth_purged {
+    uint64_t removed; /* objects */
+    uint64_t bytes;   /* of their payload */
+    uint64_t held;    /* objects that were passed over: they are held */
+    uint64_t drafts;  /* that can't be sealed any more: BERTH_EPURGED */
+    uint64_t untold;  /* of removed: from this node only. Homes have too many removals of it to acknowledge, so that
+                         copies at other nodes stay */
+    uint64_t reserved[3];
+};
+
+/* Removes all objects that what covers and that were sealed before the call, held ones excepted; views of them stay
+ * valid. Drafts that were created before it and are covered can't be sealed; what is put or created later stays. It
+ * removes what this node has: with peers each removal goes to the homes of its key as one of berth_remove does, and
+ * copies elsewhere go with it. When it returns 0 none of it is found at this node any more. *purged (may be NULL) is
+ * what it did. The node takes it on in steps and serves others meanwhile; one purge after the other. After -ETIMEDOUT,
+ * BERTH_ENODE and BERTH_EUNKNOWN the node goes on with it, over a restart too. BERTH_NOW begins it and waits a moment.
+ * Errors: -EINVAL (a field, or ns is no namespace of this node), -EAGAIN (16 purges are under way), BERTH_EREADONLY,
+ * BERTH_ENODE, BERTH_EUNKNOWN (the node restarted), -ETIMEDOUT, -ENOMEM, -EBADMSG and -EIO (the index is damaged, or
+ * can't be read: what it had not come to stays). */
+BERTH_API int berth_purge(struct berth *b, const struct berth_purge *what, int64_t deadline,
+                          struct berth_purged *purged);
+
 /* Holds a key under a label, 1 to 63 bytes: never evicted nor removed until dropped or ttl_ns (0: no end) of real time
  * has passed, also over restarts of the node. The same label again renews it. A hold stays with the key when it is
  * replaced; a removal at another node ends it, as it ends the key. No peer is asked: a key that only another node has
@@ -454,14 +495,15 @@ BERTH_API int berth_drop(struct berth *b, struct berth_key key, const char *labe
 
 /* What berth_query is to report. */
 enum berth_question {
-    BERTH_STATUS = 0, /* pool, index, sessions, settings, counters, phases */
-    BERTH_PINS = 1,   /* who pins, holds and leases what; with a key: who has that, or has it still */
-    BERTH_CHECK = 2,  /* every difference between index, slots and lookup */
-    BERTH_METRICS = 3 /* Prometheus text */
+    BERTH_STATUS = 0,  /* pool, index, sessions, settings, counters, phases */
+    BERTH_PINS = 1,    /* who pins, holds and leases what; with a key: who has that, or has it still */
+    BERTH_CHECK = 2,   /* every difference between index, slots and lookup */
+    BERTH_METRICS = 3, /* Prometheus text */
+    BERTH_WHY = 4      /* of a key, which has to be given: whether it is here, and what last became of it */
 };
 
-/* Asks the node for a report: JSON text (METRICS: Prometheus text), malloc'd, the caller frees it. key may be NULL.
- * Errors: -EINVAL, BERTH_ENODE, -ETIMEDOUT, -ENOMEM. */
+/* Asks the node for a report: JSON text (METRICS: Prometheus text), malloc'd, the caller frees it. key may be NULL
+ * but for WHY. Errors: -EINVAL, BERTH_ENODE, -ETIMEDOUT, -ENOMEM. */
 BERTH_API int berth_query(struct berth *b, enum berth_question what, const struct berth_key *key, char **text);
 
 /* Ends the processes that pin a key's object, or one that was removed or replaced and waits for them, by SIGKILL
@@ -493,7 +535,7 @@ enum berth_opcode {
     /* key, or n keys at data (struct berth_key, 1 to BERTH_PULL_MAX; -E2BIG: too long together), flags: from peers into
      * this pool, and not pinned. Result of one: 0, BERTH_KEPT (it was here), or its error; of n: how many are here. */
     BERTH_OP_PULL = 34,
-    BERTH_OP_PURGE = 33 /* reserved: -EOPNOTSUPP */
+    BERTH_OP_PURGE = 33 /* reserved: -EOPNOTSUPP; berth_purge does it */
 };
 
 /* Where the time of a pull went, one phase after the other: together they are TOTAL, unless it shared the transfer of

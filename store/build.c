@@ -100,13 +100,17 @@ int build_check_label(const char *label)
 
 /* ---- requests ---- */
 
-struct call *build_grant(struct berth *b, uint32_t pages, size_t size, uint32_t count, int64_t deadline)
+struct call *build_grant(struct berth *b, const struct berth_key *key, uint32_t pages, size_t size, uint32_t count,
+                         int64_t deadline)
 {
-    struct call *c = call_new(MSG_GRANT, sizeof(struct msg_grant));
+    struct call *c = call_new(MSG_GRANT, sizeof(struct msg_grant) + key->size);
     if (c) {
         struct msg_grant *m = (struct msg_grant *)c->message;
         m->size = (uint32_t)size;
         m->count = count;
+        m->ns = key->ns;
+        m->key_size = (uint16_t)key->size;
+        memcpy(m + 1, key->data, key->size);
         c->pages = pages;
         c->want = count;
         call_deadline(b, c, deadline);

@@ -22,7 +22,9 @@ static inline uint8_t build_shift(uint32_t segment)
 }
 
 /* Each a call ready to be submitted, or NULL: no memory. Arguments have been checked. */
-struct call *build_grant(struct berth *b, uint32_t pages, size_t size, uint32_t count, int64_t deadline);
+/* key: for which it is asked. */
+struct call *build_grant(struct berth *b, const struct berth_key *key, uint32_t pages, size_t size, uint32_t count,
+                         int64_t deadline);
 struct call *build_put(struct berth *b, const struct berth_key *key, size_t size, const struct berth_put_opts *opts,
                        const struct msg_token *token, uint64_t checksum, const uint64_t *sums);
 struct call *build_create(struct berth *b, const struct berth_key *key, size_t size, const struct berth_put_opts *opts);

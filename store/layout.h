@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define LAYOUT_FORMAT 4u
+#define LAYOUT_FORMAT 5u
 #define PAGE_BYTES 4096u
 #define UNIT_BYTES (2u << 20) /* slabs are cut from, and large objects take, whole units */
 #define UNIT_PAGES (UNIT_BYTES / PAGE_BYTES)
@@ -81,8 +81,16 @@ enum slot_flags {
     SLOT_TAIL =
         2, /* `tail` names cells: the rest of a key above KEY_HEAD bytes, then, from a new cell on, the checksums
                       of segments */
-    SLOT_GRANT = 4,  /* WRITING without a key yet: granted to a session */
-    SLOT_GROUPED = 8 /* sealed together with others, which have its version */
+    SLOT_GRANT = 4,   /* WRITING without a key yet: granted to a session */
+    SLOT_GROUPED = 8, /* sealed together with others, which have its version */
+    SLOT_PURGED = 16  /* WRITING: a purge came after it and covers it: it can't be sealed */
+};
+
+enum purge_kind {                    /* what a purge removes */
+                  PURGE_LINEAGE = 1, /* of this lineage tag, in every namespace */
+                  PURGE_NAMESPACE,
+                  PURGE_PREFIX, /* keys of a namespace that begin so */
+                  PURGE_KINDS
 };
 
 /* Two adjacent cache lines. Fields are written by the node while the slot is FREE or WRITING, then the word is

@@ -33,7 +33,7 @@ static int check_grant(const struct msg_head *m)
     if (short_of(m, sizeof *g) || g->count < 1 || g->count > 64 || g->size > OBJECT_MAX) {
         return -EINVAL;
     }
-    return exact(m, sizeof *g, 0);
+    return g->key_size > KEY_MAX || g->reserved != 0 ? -EINVAL : exact(m, sizeof *g, g->key_size);
 }
 
 static int check_put(const struct msg_head *m)
@@ -185,6 +185,20 @@ static int check_key(const struct msg_head *m)
     return exact(m, sizeof *k, k->key_size);
 }
 
+static int check_purge(const struct msg_head *m)
+{
+    const struct msg_purge *p = (const struct msg_purge *)m;
+    if (short_of(m, sizeof *p) || p->kind < PURGE_LINEAGE || p->kind >= PURGE_KINDS || p->prefix_size > KEY_MAX ||
+        p->reserved[0] || p->reserved[1] || p->reserved[2]) {
+        return -EINVAL;
+    }
+    bool lineage = p->kind == PURGE_LINEAGE, prefix = p->kind == PURGE_PREFIX;
+    if (lineage != (p->lineage != 0) || prefix != (p->prefix_size != 0) || (lineage && p->ns)) {
+        return -EINVAL; /* never more than was meant */
+    }
+    return exact(m, sizeof *p, p->prefix_size);
+}
+
 static int check_hold(const struct msg_head *m)
 {
     const struct msg_hold *h = (const struct msg_hold *)m;
@@ -239,7 +253,8 @@ static int check_grow(const struct msg_head *m)
 static int check_query(const struct msg_head *m)
 {
     const struct msg_query *q = (const struct msg_query *)m;
-    if (short_of(m, sizeof *q) || q->what >= QUERY_KINDS || q->key_size > KEY_MAX || q->reserved != 0) {
+    if (short_of(m, sizeof *q) || q->what >= QUERY_KINDS || q->key_size > KEY_MAX || q->reserved != 0 ||
+        (q->what == QUERY_WHY && q->key_size == 0)) {
         return -EINVAL;
     }
     return exact(m, sizeof *q, q->key_size);
@@ -251,29 +266,18 @@ static int check_detach(const struct msg_head *m)
 }
 
 static int (*const checks[MSG_CODES])(const struct msg_head *m) = {
-    [MSG_GRANT] = check_grant,
-    [MSG_PUT] = check_put,
-    [MSG_CREATE] = check_create,
-    [MSG_SEAL] = check_seal,
-    [MSG_ABORT] = check_tokens,
-    [MSG_REMOVE] = check_key,
-    [MSG_HOLD] = check_hold,
-    [MSG_DROP] = check_hold,
-    [MSG_STAT] = check_key,
-    [MSG_LIST] = check_list,
-    [MSG_FIND] = check_key,
-    [MSG_NAMESPACE] = check_namespace,
-    [MSG_GROW] = check_grow,
-    [MSG_QUERY] = check_query,
-    [MSG_RESUME] = check_tokens,
-    [MSG_DETACH] = check_detach,
-    [MSG_REVOKE] = check_key,
-    [MSG_SUMS] = check_sums,
-    [MSG_WAIT] = check_wait,
-    [MSG_PULL] = check_pull,
-    [MSG_CANCEL] = check_cancel,
-    [MSG_BUFFER] = check_buffer,
-    [MSG_PUBLISHED] = check_published,
+    [MSG_GRANT] = check_grant,         [MSG_PUT] = check_put,
+    [MSG_CREATE] = check_create,       [MSG_SEAL] = check_seal,
+    [MSG_ABORT] = check_tokens,        [MSG_REMOVE] = check_key,
+    [MSG_PURGE] = check_purge,         [MSG_HOLD] = check_hold,
+    [MSG_DROP] = check_hold,           [MSG_STAT] = check_key,
+    [MSG_LIST] = check_list,           [MSG_FIND] = check_key,
+    [MSG_NAMESPACE] = check_namespace, [MSG_GROW] = check_grow,
+    [MSG_QUERY] = check_query,         [MSG_RESUME] = check_tokens,
+    [MSG_DETACH] = check_detach,       [MSG_REVOKE] = check_key,
+    [MSG_SUMS] = check_sums,           [MSG_WAIT] = check_wait,
+    [MSG_PULL] = check_pull,           [MSG_CANCEL] = check_cancel,
+    [MSG_BUFFER] = check_buffer,       [MSG_PUBLISHED] = check_published,
 };
 
 int msg_check(const struct msg_head *m, uint32_t bytes)
@@ -305,6 +309,8 @@ uint32_t msg_reply_max(const struct msg_head *m)
     case MSG_CREATE:
     case MSG_FIND:
         return fixed + (uint32_t)sizeof(struct msg_token);
+    case MSG_PURGE:
+        return fixed + (uint32_t)sizeof(struct msg_purged);
     case MSG_SEAL:
         return fixed + (((const struct msg_seal *)m)->count + 7) / 8;
     case MSG_WAIT:

@@ -31,12 +31,12 @@ enum msg_op {
     MSG_SUMS = 18,   /* checksums of a draft's segments, ahead of its SEAL */
     MSG_OPS = 19,
     MSG_CANCEL = 32,    /* of a PULL */
+    MSG_PURGE = 33,     /* remove many keys: of a lineage, of a namespace, with a prefix */
     MSG_WAIT = 34,      /* until keys are ready, given up, or time is up */
     MSG_PULL = 35,      /* objects of other nodes: into the pool, or into the caller's memory */
     MSG_BUFFER = 37,    /* memory of the client's for pulls to write into: registered, or no longer */
     MSG_PUBLISHED = 38, /* until the homes of what was sealed have acknowledged it */
     /* reserved, refused: */
-    MSG_PURGE = 33,
     MSG_RANGE = 36,
     MSG_CODES = 39 /* above all of them */
 };
@@ -81,8 +81,12 @@ _Static_assert(sizeof(struct msg_object) == 40, "object");
 
 struct msg_grant {
     struct msg_head head;
-    uint32_t size;  /* of the objects to be put */
-    uint32_t count; /* 1..64 slots wanted; at least one comes, or an error */
+    uint32_t size;     /* of the objects to be put */
+    uint32_t count;    /* 1..64 slots wanted; at least one comes, or an error */
+    uint32_t ns;       /* of the key for which it is asked, so that an error is remembered for that */
+    uint16_t key_size; /* 0: of none */
+    uint16_t reserved;
+    /* key */
 };
 
 struct msg_put {
@@ -148,6 +152,26 @@ struct msg_hold { /* HOLD, DROP */
     uint16_t key_size;
     uint16_t label_size; /* 1..LABEL_MAX */
     /* key, label */
+};
+
+/* Answered when all of it is gone, with a struct msg_purged; the version in the answer is the purge's. -EINVAL: no such
+ * namespace; -EAGAIN: too many are under way. */
+struct msg_purge {
+    struct msg_head head;
+    uint64_t lineage;     /* LINEAGE: not 0; else 0 */
+    uint32_t kind;        /* enum purge_kind */
+    uint32_t ns;          /* NAMESPACE, PREFIX; else 0 */
+    uint16_t prefix_size; /* PREFIX: 1..KEY_MAX; else 0 */
+    uint16_t reserved[3];
+    /* prefix */
+};
+
+struct msg_purged {
+    uint64_t removed; /* objects */
+    uint64_t bytes;   /* of their payload */
+    uint64_t held;    /* objects that it passed over */
+    uint64_t drafts;  /* that can't be sealed any more */
+    uint64_t untold;  /* of `removed`: here only, homes were not told */
 };
 
 struct msg_list {
@@ -288,14 +312,14 @@ struct msg_grow {
     uint32_t reserved;
 };
 
-enum msg_what { QUERY_STATUS = 0, QUERY_PINS = 1, QUERY_CHECK = 2, QUERY_METRICS = 3, QUERY_KINDS };
+enum msg_what { QUERY_STATUS = 0, QUERY_PINS = 1, QUERY_CHECK = 2, QUERY_METRICS = 3, QUERY_WHY = 4, QUERY_KINDS };
 
 struct msg_query {
     struct msg_head head;
     uint32_t what;     /* msg_what */
     uint32_t offset;   /* bytes of the text already had; the text of one query is made once, at offset 0 */
-    uint32_t ns;       /* PINS: of one key */
-    uint16_t key_size; /* 0: all */
+    uint32_t ns;       /* PINS: of one key; WHY */
+    uint16_t key_size; /* 0: all; WHY: 1.. */
     uint16_t reserved;
     /* key */
 };
@@ -321,7 +345,8 @@ _Static_assert(sizeof(struct msg_reply) == 72, "reply");
  * SEAL: uint8_t kept[(n + 7) / 8], bit set where the key existed and was kept; count = n; status = how many were kept.
  * DROP, -ENOENT: counter is 1 where the key is there and only the label is not.
  * STAT: struct msg_stat, key, then holds as msg_stat_hold + label; LIST: struct msg_stat + key each, padded to 8.
- * FIND: one msg_token. NAMESPACE: status = flags, counter = id. GROW: counter = entries acknowledged.
+ * FIND: one msg_token. PURGE: one msg_purged. NAMESPACE: status = flags, counter = id.
+ * GROW: counter = entries acknowledged.
  * QUERY: text; figure[0] = its whole length. */
 enum msg_pulled_flags { MSG_PULLED_VERIFIED = 1, MSG_PULLED_SHARED = 2, MSG_PULLED_LOCAL = 4 };
 

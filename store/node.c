@@ -182,6 +182,9 @@ static int create_parts(struct node *n)
         e = -ENOMEM;
     }
     e = e ? e : leases_init(n);
+    if (e == 0 && !fates_init(n)) {
+        e = -ENOMEM;
+    }
     struct evict_env env = {.key = slot_key_tag, .arg = n};
     if (e == 0 && !(n->evict = n->policy->create(n->max_headers, &env))) {
         e = -ENOMEM;
@@ -235,6 +238,7 @@ void node_destroy(struct node *n)
         n->policy->destroy(n->evict);
     }
     tombs_free(n);
+    fates_free(n);
     work_free(n);
     pending_free(&n->pending);
     leases_free(n);
@@ -258,6 +262,7 @@ void node_destroy(struct node *n)
 
 static void start(struct node *n)
 {
+    n->fates.since_us = n->now.wall_us;
     n->start_status = recover(n);
     if (n->start_status == 0) {
         n->start_status = names_configure(n);
@@ -332,6 +337,7 @@ static void housekeeping(struct node *n)
     waiters_run(n);
     waits_expire(n);
     tombs_turn(n);
+    purges_turn(n);
     retire_turn(n);
 }
 
@@ -471,6 +477,7 @@ int64_t node_timer(const struct node *n)
         t = earlier(t, n->drain_at);
     }
     t = earlier(t, tombs_timer(n));
+    t = earlier(t, purges_timer(n));
     if (n->n_expiries) {
         t = earlier(t, n->now.mono + (n->expiries[0].boot - n->now.boot));
     }

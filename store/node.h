@@ -258,6 +258,8 @@ enum node_counter {
     NODE_TOMBSTONES_LOST,  /* removals forgotten before that: there were too many */
     NODE_COPIES,           /* objects of other regions' versions that were sealed: not among the puts */
     NODE_COPY_BYTES,
+    NODE_PURGES,           /* begun */
+    NODE_PURGED,           /* objects that they removed */
     NODE_COUNTERS
 };
 extern const char *const node_counter_names[NODE_COUNTERS]; /* lower_case, for metrics and JSON */
@@ -294,7 +296,9 @@ struct node_status {
     int64_t closed_ns; /* until slots that an earlier node may have leased are used again, 0 now */
     uint64_t sessions;
     uint64_t high_bytes, low_bytes;
-    uint32_t waiting; /* requests that wait for room */
+    uint32_t waiting;                                      /* requests that wait for room */
+    uint32_t purges;                                       /* under way, or waiting for another */
+    uint64_t remembered, remembered_max, remembered_bytes; /* keys that node_why knows of that are not here */
 };
 void node_status(const struct node *n, struct node_status *out);
 /* The counters NODE_LEASE_USES and NODE_HOLDS_LOST alone. */
@@ -314,6 +318,45 @@ struct node_slot_info {
 };
 bool node_slot(const struct node *n, uint32_t slot, struct node_slot_info *out);
 uint32_t node_find(const struct node *n, struct key_ref key); /* slot or SLOT_NONE */
+
+/* What last became of a key, or of a put of it, that this node remembers. */
+enum node_fate {
+    FATE_NONE,
+    FATE_REMOVED,
+    FATE_PURGED,
+    FATE_EVICTED,
+    FATE_OUTDATED,   /* a copy of what was removed or replaced elsewhere */
+    FATE_PUT_FAILED, /* with `error` */
+    FATE_ABORTED,    /* a draft that its client gave up */
+    FATE_DIED,       /* a draft of a client that ended */
+    NODE_FATES
+};
+
+/* What an eviction made room for. */
+enum node_need {
+    NEED_NONE,
+    NEED_WATERMARK, /* the pool was above it */
+    NEED_SIZE,      /* an object of the same size */
+    NEED_OTHER,     /* an object of another size, for which slabs had to be emptied */
+    NODE_NEEDS
+};
+
+struct node_why {
+    bool here;             /* in the index, as of the last commit */
+    bool written;          /* a draft of it is open */
+    uint64_t created_us;   /* here: sealed, wall clock .. */
+    uint64_t counter;      /* .. version .. */
+    uint64_t region;       /* .. */
+    uint64_t size;         /* bytes */
+    uint32_t holds;        /* .. */
+    enum node_fate fate;   /* FATE_NONE: nothing is remembered */
+    enum node_need need;   /* EVICTED */
+    int32_t error;         /* PUT_FAILED */
+    uint64_t gone_counter; /* version that went, 0: none did */
+    uint64_t gone_us;      /* wall clock of the fate */
+    uint64_t since_us;     /* what was before this is not remembered */
+};
+void node_why(const struct node *n, struct key_ref key, struct node_why *out);
 
 /* The id of a namespace's name, the same on every node: the low 32 bits of its XXH3-64, the high ones where those are
  * 0, else 1; of the empty name 0. Another known name with that id: the newcomer is refused with -EEXIST. */

@@ -15,8 +15,8 @@ void session_mark_applied(struct node *n, struct session *s, uint64_t id)
     batch_session(n->open->batch, s->id, &s->row);
 }
 
-/* A request with an effect that was applied before the node went is not applied twice; its answer is lost. */
-static bool applied_before(struct node *n, const struct session *s, const struct msg_head *m)
+/* Its answer is lost. */
+bool applied_before(struct node *n, const struct session *s, const struct msg_head *m)
 {
     if (!(m->flags & MSG_AGAIN) || m->id > s->row.applied) {
         return false;

@@ -157,5 +157,6 @@ const char *node_check(const struct node *n)
     why = why ? why : waits_check(n);
     why = why ? why : leases_check(n);
     why = why ? why : tombs_check(n);
+    why = why ? why : purges_check(n);
     return why ? why : check_sums(n, &t, drafts);
 }

@@ -132,6 +132,9 @@ static void victims_scanned(struct node *n, const uint64_t *pinned)
 {
     struct effect *e = effect_add(n, EFFECT_EVICT, CONTROL_SESSION, NULL, n->now.mono);
     uint64_t done = 0;
+    if (e) {
+        e->need = n->scan_pages ? NEED_SIZE : NEED_WATERMARK;
+    }
     for (uint32_t i = 0; e && i < n->n_scan && done < n->scan_goal; i++) {
         uint32_t slot = n->scan_slots[i];
         /* Above the watermark with everything else in use, what was acknowledged last still stays for a moment. */
@@ -262,6 +265,9 @@ static bool step_sweep(struct node *n, uint32_t pages)
 static void empty_window(struct node *n, const struct window_try *t)
 {
     struct effect *e = effect_add(n, EFFECT_EVICT, CONTROL_SESSION, NULL, n->now.mono);
+    if (e) {
+        e->need = NEED_OTHER;
+    }
     for (uint32_t i = 0; e && i < t->n; i++) {
         if (evictable(n, n->scan_slots[t->first + i])) {
             evict_slot(n, e, n->scan_slots[t->first + i]);

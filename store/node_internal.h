@@ -14,6 +14,7 @@
 #include "store/evict.h"
 #include "store/node.h"
 #include "store/node_lease.h"
+#include "store/node_purge.h"
 #include "store/slot.h"
 
 #define SESSION_CHAINS 1024u
@@ -73,6 +74,9 @@ enum effect_kind {
     EFFECT_NAMESPACE,
     EFFECT_EXPIRE,
     EFFECT_TAKE,
+    EFFECT_PURGE_MARK,
+    EFFECT_PURGE, /* a step: its members are removed */
+    EFFECT_PURGE_END,
     EFFECT_NOTHING
 };
 
@@ -84,6 +88,7 @@ struct member {
     uint64_t parent;
     uint32_t ttl_s;
     uint8_t priority;
+    struct tomb *tomb; /* PURGE: its own until it is committed, or NULL */
     bool kept;
 };
 
@@ -108,6 +113,7 @@ struct tomb {
 struct tomb_list {
     struct tomb *head, *tail;
     uint32_t count;
+    uint64_t bytes;
 };
 
 struct tombs {
@@ -127,9 +133,10 @@ struct effect {
     uint64_t counter;  /* version given; REMOVE: of the removal */
     uint32_t first, n; /* members */
     uint32_t kept;
-    uint32_t want;  /* PUT: grants to come with the reply */
-    bool last_hold; /* DROP, EXPIRE: none is left */
-    uint64_t pend;  /* NAMESPACE: pending key */
+    uint32_t want;       /* PUT: grants to come with the reply */
+    bool last_hold;      /* DROP, EXPIRE: none is left */
+    uint64_t pend;       /* NAMESPACE: pending key; PURGE*: the purge's counter */
+    enum node_need need; /* EVICT; NEED_NONE: a copy that is outdated */
     uint32_t ns, flags;
     char name[NAME_MAX_BYTES + 1];
     int64_t expiry;    /* HOLD */
@@ -276,6 +283,9 @@ struct node {
     uint32_t n_names, names_room;
 
     struct tombs tombs;
+    struct purge purge[PURGES_MAX]; /* by counter: the first has its turn */
+    uint32_t n_purges;
+    struct fates fates;
     uint64_t noted[META_NUMBERS]; /* EV_NOTE */
     bool has_note[META_NUMBERS];
 
@@ -405,6 +415,7 @@ struct tomb *tomb_to_take(struct node *n, struct key_ref key, uint64_t counter);
 void tombs_known(struct node *n, const struct node_event *ev);
 void tomb_taken(struct node *n, struct tomb *t, uint64_t counter);
 void tombs_turn(struct node *n);
+bool tombs_crowded(const struct node *n); /* those that wait for homes are more than half of what is kept */
 void tombs_failed(struct node *n, const struct work *w);
 int64_t tombs_timer(const struct node *n);
 bool tombs_cursor(uint64_t cursor);
@@ -440,6 +451,8 @@ void request_hold(struct node *n, struct session *s, const struct msg_head *m, i
 void request_drop(struct node *n, struct session *s, const struct msg_head *m, int64_t taken);
 void request_namespace(struct node *n, struct session *s, const struct msg_head *m, int64_t taken);
 void session_mark_applied(struct node *n, struct session *s, uint64_t id);
+/* A request with an effect that was applied before the node went: answered, since it is not applied twice. */
+bool applied_before(struct node *n, const struct session *s, const struct msg_head *m);
 bool names_known(const struct node *n, uint32_t ns);
 bool names_replaceable(const struct node *n, uint32_t ns);
 bool names_add(struct node *n, const char *name, uint32_t id, uint32_t flags);
@@ -534,6 +547,26 @@ void horizon_free(struct node *n);
 
 /* node_lease_check.c */
 const char *leases_check(const struct node *n);
+
+/* node_purge.c */
+void request_purge(struct node *n, struct session *s, const struct msg_head *m, int64_t taken);
+/* Whether a purge is under way that covers this slot, whose version is this counter's or was to be. */
+bool purge_covers(const struct node *n, uint32_t slot, uint64_t counter);
+void purge_draft(struct node *n, uint32_t slot); /* it can't be sealed any more */
+void purges_turn(struct node *n);
+int64_t purges_timer(const struct node *n);
+void purge_complete(struct node *n, const struct effect *e, const struct member *m);
+void purge_failed(struct node *n, const struct effect *e);
+int purges_recover(struct node *n); /* 0, -EBADMSG, -EIO */
+const char *purges_check(const struct node *n);
+
+/* node_fate.c: f's own fields are kind, need, error and counter */
+bool fates_init(struct node *n);
+void fates_free(struct node *n);
+void fate_add(struct node *n, struct key_hash hash, struct fate f);
+void fate_draft(struct node *n, uint32_t slot, enum node_fate kind, int32_t error); /* nothing of a grant */
+/* A GRANT, PUT or CREATE, whole, that was refused: nothing where it names no key. */
+void fate_refused(struct node *n, const struct msg_head *m, int32_t error);
 
 /* node_recover.c */
 int recover(struct node *n);

@@ -84,6 +84,7 @@ void request_seal_origin(struct node *n, struct session *s, const struct msg_hea
     }
     bool sound = !(m->flags & MSG_AGAIN) && p->region && p->counter && p->counter <= COUNTER_LIMIT;
     int32_t status = sound ? check_draft(n, s, m, &p->token) : -EINVAL;
+    status = status == BERTH_EPURGED ? -ENOENT : status; /* as what was removed here */
     if (status == 0 && !busy(n, p->token.slot) && !region_take(n, p->token.slot, p->region)) {
         status = BERTH_EQUOTA;
     }

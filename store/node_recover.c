@@ -299,10 +299,11 @@ static void adopt_draft(struct node *n, struct session *s, uint32_t slot)
     n->draft_bytes += slot_bytes(n, slot);
     bool grant = atomic_load_explicit(&h->flags, memory_order_relaxed) & SLOT_GRANT;
     *(grant ? &n->grants : &n->drafts) += 1;
-    if (!grant && h->key_size && s != &n->orphan) {
+    bool purged = atomic_load_explicit(&h->flags, memory_order_relaxed) & SLOT_PURGED;
+    if (!grant && h->key_size && s != &n->orphan && !purged) {
         writing_add(n, slot);
     } else if (!grant && h->key_size) {
-        lost_add(n, slot_hash(n, slot), WAIT_DIED);
+        lost_add(n, slot_hash(n, slot), purged ? WAIT_ABORTED : WAIT_DIED);
     }
 }
 
@@ -403,6 +404,7 @@ int recover(struct node *n)
     int e = n->c.index->namespaces(n->c.ix, each_name, n);
     n->counter = n->c.index->meta(n->c.ix, META_COUNTER);
     e = e < 0 ? e : tombs_recover(n);
+    e = e < 0 ? e : purges_recover(n);
     if (!n->c.first && e >= 0) {
         uint32_t dropped = slabs_recover(n->slabs);
         if (dropped) {

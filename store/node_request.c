@@ -269,6 +269,7 @@ static const struct operation operations[MSG_CODES] = {
     [MSG_REMOVE] = {.run = request_remove, .writes = true, .commits = true},
     [MSG_HOLD] = {.run = request_hold, .writes = true, .commits = true},
     [MSG_DROP] = {.run = request_drop, .writes = true, .commits = true},
+    [MSG_PURGE] = {.run = request_purge, .writes = true, .commits = true},
     [MSG_STAT] = {.run = request_stat},
     [MSG_LIST] = {.run = request_list},
     [MSG_FIND] = {.run = request_find},

@@ -288,6 +288,7 @@ void request_put(struct node *n, struct session *s, const struct msg_head *m, in
         session_stall(n, s, m, taken);
     } else if (status) {
         draft_abort(n, s, p->token.slot); /* a refused PUT leaves its client nothing to give back */
+        fate_refused(n, m, status);
         refuse(n, s->id, m, status);
     }
 }
@@ -327,7 +328,9 @@ static bool answer_seal_again(struct node *n, struct session *s, const struct ms
 int32_t check_draft(struct node *n, const struct session *s, const struct msg_head *m, const struct msg_token *t)
 {
     if (token_valid(n, s, t)) {
-        return is_grant(n, t->slot) ? BERTH_ESTALE : 0;
+        const struct slot_header *h = header_of(n, t->slot);
+        bool purged = atomic_load_explicit(&h->flags, memory_order_relaxed) & SLOT_PURGED;
+        return is_grant(n, t->slot) ? BERTH_ESTALE : purged ? BERTH_EPURGED : 0;
     }
     return m->flags & MSG_AGAIN ? sealed_before(n, t) : BERTH_ESTALE;
 }
@@ -371,7 +374,14 @@ void request_seal(struct node *n, struct session *s, const struct msg_head *m, i
     status = status ? status : seal_members(n, s, m, taken, in, p->count, 0, NULL);
     if (status == -EAGAIN) {
         session_stall(n, s, m, taken);
-    } else if (status) {
+        return;
+    }
+    for (uint32_t i = 0; i < p->count && status; i++) {
+        if (token_valid(n, s, &members[i].token)) {
+            fate_draft(n, members[i].token.slot, FATE_PUT_FAILED, status);
+        }
+    }
+    if (status) {
         refuse(n, s->id, m, status);
     }
 }
@@ -390,6 +400,7 @@ void request_abort(struct node *n, struct session *s, const struct msg_head *m, 
     uint32_t given = 0;
     for (uint32_t i = 0; i < p->count; i++) {
         if (token_valid(n, s, &t[i]) && !busy(n, t[i].slot)) {
+            fate_draft(n, t[i].slot, FATE_ABORTED, 0);
             draft_abort(n, s, t[i].slot);
             given++;
         }

@@ -115,6 +115,7 @@ static void abort_drafts(struct node *n, struct session *s)
         uint32_t next = n->next[slot];
         bool grant = atomic_load_explicit(&header_of(n, slot)->flags, memory_order_relaxed) & SLOT_GRANT;
         n->counters[NODE_ABORTED_WRITES] += !grant;
+        fate_draft(n, slot, s->dead || s == &n->orphan ? FATE_DIED : FATE_ABORTED, 0);
         draft_abort(n, s, slot);
         slot = next;
     }

@@ -98,6 +98,7 @@ static void refuse_full(struct node *n, uint64_t session, const struct msg_head 
 {
     uint64_t figure[4];
     room_figures(n, pages, figure);
+    fate_refused(n, m, status);
     n->counters[status == -ETIMEDOUT ? NODE_TIMEOUTS : NODE_REFUSED_FULL]++;
     struct msg_reply *r = reply_add(n, session, m, status, 0);
     if (r) {
@@ -112,6 +113,7 @@ static void refuse_full(struct node *n, uint64_t session, const struct msg_head 
 static void refuse_quota(struct node *n, const struct session *s, const struct msg_head *m, uint32_t pages)
 {
     n->counters[NODE_REFUSED_QUOTA]++;
+    fate_refused(n, m, BERTH_EQUOTA);
     struct msg_reply *r = reply_add(n, s->id, m, BERTH_EQUOTA, 0);
     if (r) {
         r->counter = (uint64_t)pages * PAGE_BYTES;

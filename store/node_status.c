@@ -60,6 +60,8 @@ const char *const node_counter_names[NODE_COUNTERS] = {
     [NODE_TOMBSTONES_LOST] = "tombstones_lost",
     [NODE_COPIES] = "copies",
     [NODE_COPY_BYTES] = "copy_bytes",
+    [NODE_PURGES] = "purges",
+    [NODE_PURGED] = "purged",
 };
 
 const char *const node_phase_names[PHASES] = {"queue", "space", "decide", "batch", "commit", "publish", "total"};
@@ -93,6 +95,10 @@ void node_status(const struct node *n, struct node_status *out)
     out->high_bytes = n->c.high_bytes;
     out->low_bytes = n->c.low_bytes;
     out->waiting = n->n_waiters;
+    out->purges = n->n_purges;
+    out->remembered = n->fates.count;
+    out->remembered_max = FATES_MAX;
+    out->remembered_bytes = FATES_MAX * sizeof(struct fate);
 }
 
 uint64_t node_holds_lost(const struct node *n)

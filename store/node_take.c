@@ -17,7 +17,8 @@
 static bool may_take(const struct node *n, uint32_t slot, uint64_t counter)
 {
     const struct slot_header *h = header_of(n, slot);
-    return word_state(slot_load(h)) == SLOT_READY && !busy(n, slot) && h->version == counter && h->region == 0;
+    return word_state(slot_load(h)) == SLOT_READY && !busy(n, slot) && h->version == counter && h->region == 0 &&
+           !purge_covers(n, slot, counter); /* a greater counter would save it from that */
 }
 
 static bool take_slot(struct node *n, struct effect *e, uint32_t slot)

@@ -67,7 +67,7 @@ void tell_gone(struct node *n, const struct effect *e, const struct member *m)
 {
     for (uint32_t i = 0; n->c.publish && i < e->n; i++) {
         struct node_publication *p = tell(n, m[i].old);
-        if (p && e->kind == EFFECT_EVICT) {
+        if (p && (e->kind == EFFECT_EVICT || (e->kind == EFFECT_PURGE && !m[i].tomb))) {
             p->kind = PUBLISH_GONE;
             p->fresh = false;
         } else if (p) {

@@ -68,6 +68,11 @@ static struct tomb *find_key(struct node *n, struct key_ref key)
                                                        : NULL;
 }
 
+static uint64_t bytes_of(const struct tomb *t)
+{
+    return TOMB_ROW + t->key_size;
+}
+
 static void push(struct tomb_list *l, struct tomb *t)
 {
     t->next = NULL;
@@ -75,6 +80,7 @@ static void push(struct tomb_list *l, struct tomb *t)
     *(l->tail ? &l->tail->next : &l->head) = t;
     l->tail = t;
     l->count++;
+    l->bytes += bytes_of(t);
 }
 
 static void take_out(struct tomb_list *l, struct tomb *t)
@@ -82,16 +88,12 @@ static void take_out(struct tomb_list *l, struct tomb *t)
     *(t->prev ? &t->prev->next : &l->head) = t->next;
     *(t->next ? &t->next->prev : &l->tail) = t->prev;
     l->count--;
+    l->bytes -= bytes_of(t);
 }
 
 static struct tomb_list *list_of(struct node *n, const struct tomb *t)
 {
     return t->until ? &n->tombs.ending : &n->tombs.waiting;
-}
-
-static uint64_t bytes_of(const struct tomb *t)
-{
-    return TOMB_ROW + t->key_size;
 }
 
 static void forget(struct node *n, struct tomb *t)
@@ -143,6 +145,12 @@ static bool too_many(const struct node *n)
 {
     const struct tombs *s = &n->tombs;
     return s->ending.count + s->waiting.count > TOMBS_MAX || s->bytes > s->max_bytes;
+}
+
+bool tombs_crowded(const struct node *n)
+{
+    const struct tombs *s = &n->tombs;
+    return s->waiting.count >= TOMBS_MAX / 2 || s->waiting.bytes > s->max_bytes / 2;
 }
 
 static void keep_bounds(struct node *n)
@@ -404,8 +412,10 @@ void tombs_free(struct node *n)
     }
     for (unsigned w = 0; w < 2; w++) { /* of removals that were not committed */
         for (uint32_t i = 0; i < n->work[w].n_effects; i++) {
-            if (n->work[w].effects[i].kind == EFFECT_REMOVE) {
-                free(n->work[w].effects[i].tomb);
+            const struct effect *e = &n->work[w].effects[i];
+            free(e->kind == EFFECT_REMOVE ? e->tomb : NULL);
+            for (uint32_t k = e->first; e->kind == EFFECT_PURGE && k < e->first + e->n; k++) {
+                free(n->work[w].members[k].tomb);
             }
         }
     }

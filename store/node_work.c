@@ -217,12 +217,17 @@ static void complete(struct node *n, const struct effect *e, const struct member
         if (e->tomb) {
             tomb_keep(n, e->tomb);
         }
+        fate_add(n, m->hash, (struct fate){.kind = FATE_REMOVED, .counter = header_of(n, m->old)->version});
         n->counters[NODE_REMOVED]++;
         reply_add(n, e->session, &e->head, 0, 0);
         break;
     case EFFECT_EVICT:
         tell_gone(n, e, m);
         for (uint32_t i = 0; i < e->n; i++) {
+            fate_add(n, m[i].hash,
+                     (struct fate){.kind = e->need ? FATE_EVICTED : FATE_OUTDATED,
+                                   .need = (uint8_t)e->need,
+                                   .counter = header_of(n, m[i].old)->version});
             n->evicting -= slot_bytes(n, m[i].old);
             n->counters[NODE_EVICTED]++;
             n->counters[NODE_EVICTED_BYTES] += slot_bytes(n, m[i].old);
@@ -237,6 +242,11 @@ static void complete(struct node *n, const struct effect *e, const struct member
         break;
     case EFFECT_TAKE:
         take_complete(n, e, m);
+        break;
+    case EFFECT_PURGE_MARK:
+    case EFFECT_PURGE:
+    case EFFECT_PURGE_END:
+        purge_complete(n, e, m);
         break;
     case EFFECT_NAMESPACE: {
         names_add(n, e->name, e->ns, e->flags);
@@ -258,19 +268,29 @@ static void send_again(struct node *n, const struct effect *e, const struct memb
     struct effect *again = effect_add(n, e->kind, e->session, &e->head, e->taken);
     if (!again) {
         free(e->tomb);
+        for (uint32_t i = 0; i < e->n; i++) {
+            free(m[i].tomb);
+        }
         return;
     }
     again->connection = e->connection;
     again->counter = e->counter;
     again->tomb = e->tomb;
+    again->pend = e->pend;
+    again->need = e->need;
     if (e->tomb) {
         tomb_write(n, e->tomb);
     }
     for (uint32_t i = 0; i < e->n; i++) {
         uint8_t buf[KEY_MAX];
-        if (member_add(n, again, &m[i])) {
-            batch_delete(n->open->batch, slot_key(n, m[i].old, buf));
+        if (!member_add(n, again, &m[i])) {
+            free(m[i].tomb);
+            continue;
         }
+        if (m[i].tomb) {
+            tomb_write(n, m[i].tomb);
+        }
+        batch_delete(n->open->batch, slot_key(n, m[i].old, buf));
     }
     const struct session *s = session_find(n, e->session);
     if (s) { /* the row that says so went with the batch that failed */
@@ -292,6 +312,10 @@ static void fail_seal(struct node *n, const struct effect *e, const struct membe
         owner->draft_bytes += slot_bytes(n, m[i].slot);
         n->draft_bytes += slot_bytes(n, m[i].slot);
         *(e->head.op == MSG_PUT ? &n->grants : &n->drafts) += 1;
+        fate_add(n, m[i].hash, (struct fate){.kind = FATE_PUT_FAILED, .error = (int16_t)status});
+        if (e->head.op != MSG_PUT && purge_covers(n, m[i].slot, e->counter)) {
+            purge_draft(n, m[i].slot);
+        }
         if (e->head.op == MSG_PUT || !s || s->dead) {
             draft_abort(n, owner, m[i].slot);
             wait_lost(n, m[i].hash, s && !s->dead ? WAIT_ABORTED : WAIT_DIED);
@@ -309,6 +333,14 @@ static void fail(struct node *n, const struct effect *e, const struct member *m,
     case EFFECT_REMOVE:
     case EFFECT_EVICT:
         send_again(n, e, m);
+        break;
+    case EFFECT_PURGE:
+        send_again(n, e, m);
+        purge_failed(n, e);
+        break;
+    case EFFECT_PURGE_MARK:
+    case EFFECT_PURGE_END:
+        purge_failed(n, e);
         break;
     case EFFECT_HOLD:
     case EFFECT_DROP:
@@ -419,5 +451,6 @@ void work_committed(struct node *n, struct batch *batch, int32_t status)
     int64_t horizon = w->horizon;
     w->horizon = 0;
     horizon_committed(n, horizon, status);
+    purges_turn(n); /* before them: a key that is always written would stop it for ever */
     session_unstall(n);
 }

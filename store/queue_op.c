@@ -240,7 +240,7 @@ static enum begun find_slot_for(struct berth_queue *q, struct berth_op *op, stru
         queue_complete(q, op, rc);
         return BEGUN_DONE;
     }
-    struct call *c = build_grant(b, pages, op->size, grant_ask(b, pages), op_deadline(op));
+    struct call *c = build_grant(b, &op->key, pages, op->size, grant_ask(b, pages), op_deadline(op));
     if (!c) {
         queue_complete(q, op, -ENOMEM);
         return BEGUN_DONE;

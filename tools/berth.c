@@ -24,6 +24,14 @@ static const struct cli_option no_options[] = {{0}};
              "buffer, and no copy is kept; a block that nobody has is put where the request is. With --kill a "     \
              "request that a killed node had is not counted, and while it is away its turns are the others'."
 
+#define PURGE_NOTES                                                                                                \
+    "Objects that are held stay, and are counted; drafts that were open fail when they are sealed; what is put "   \
+    "meanwhile or later stays. Views of what goes stay valid. The node goes on with a purge that is interrupted, " \
+    "over a restart too."
+#define WHY_NOTES                                                                                               \
+    "What the node remembers since its start of the last 65,536 keys, about; no other node is asked. A key of " \
+    "which nothing is known is exit code 3."
+
 #define TOP_NOTES                                                                                            \
     "Each view is the difference of two reads of `berth status`. On a terminal it is drawn anew until q or " \
     "Ctrl-C; elsewhere each is a block of lines. --json prints one document for each, a line each."
@@ -35,6 +43,10 @@ const struct cli_command cli_commands[] = {
     {"ls", "[PREFIX]", "list keys", ls_options, cmd_ls, NULL, NULL},
     {"stat", "KEY..", "show what the index knows of keys", stat_options, cmd_stat, NULL, NULL},
     {"rm", "KEY..", "remove keys", rm_options, cmd_rm, NULL, NULL},
+    {"purge", "", "remove all keys of a lineage, of a namespace or with a prefix", purge_options, cmd_purge,
+     PURGE_NOTES, NULL},
+    {"why", "KEY..", "say what became of keys: here, evicted, removed, or why a put failed", why_options, cmd_why,
+     WHY_NOTES, NULL},
     {"hold", "KEY.. --label LABEL", "hold keys under a label: neither evicted nor removed", hold_options, cmd_hold,
      NULL, NULL},
     {"drop", "KEY.. --label LABEL", "drop holds", drop_options, cmd_drop, NULL, NULL},

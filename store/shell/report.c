@@ -109,6 +109,16 @@ static json_t *slots_json(const struct server *s, const struct node_status *st)
     return o;
 }
 
+/* What `berth why` can tell. */
+static json_t *remembered_json(const struct node_status *st)
+{
+    json_t *o = json_object();
+    put(o, "keys", st->remembered);
+    put(o, "max_keys", st->remembered_max);
+    put(o, "bytes", st->remembered_bytes);
+    return o;
+}
+
 static json_t *index_json(const struct node_status *st)
 {
     json_t *o = json_object();
@@ -264,6 +274,8 @@ static char *report_status(const struct server *s)
     json_object_set_new(o, "counters", counters_json(&st));
     json_object_set_new(o, "phases", phases_json(&st));
     put(o, "waiting", st.waiting);
+    put(o, "purges", st.purges);
+    json_object_set_new(o, "remembered", remembered_json(&st));
     json_object_set_new(o, "sessions", sessions_json(s));
     json_object_set_new(o, "peers", peers_report(s->peers));
     json_object_set_new(o, "home", home_part_report(s->peers));
@@ -309,6 +321,8 @@ char *report_make(struct server *s, unsigned what, const struct key_ref *key)
         return report_status(s);
     case QUERY_PINS:
         return report_pins(s, key);
+    case QUERY_WHY:
+        return key ? report_why(s, key) : NULL;
     case QUERY_CHECK:
         report_node(s, &st);
         return report_check(&s->region, st.slabs.headers_used, node_check(s->node));

@@ -7,7 +7,7 @@
 #include <jansson.h>
 #include <stdio.h>
 
-/* The text of enum msg_what, malloc'd; NULL: no memory, or no such report. key: PINS of one key, or NULL. */
+/* The text of enum msg_what, malloc'd; NULL: no memory, or no such report. key: of PINS or WHY, or NULL. */
 char *report_make(struct server *s, unsigned what, const struct key_ref *key);
 
 /* Local reads of every session that is or was. */
@@ -18,8 +18,9 @@ void report_node(const struct server *s, struct node_status *out);
 /* Index, slots and lookup compared; broken: an invariant of the core that does not hold, or NULL. NULL: no memory. */
 char *report_check(const struct region *r, uint32_t headers_used, const char *broken);
 
-/* report_pins.c, prometheus.c */
+/* report_pins.c, report_why.c, prometheus.c */
 char *report_pins(struct server *s, const struct key_ref *key);
+char *report_why(const struct server *s, const struct key_ref *key);
 char *report_metrics(struct server *s);
 
 /* {count, sum_ns, mean_ns, p50_ns, p99_ns, p999_ns, buckets}: buckets without the zeros at their end. */

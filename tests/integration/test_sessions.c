@@ -98,7 +98,7 @@ static void bad_messages_are_answered(void **unused)
     const struct msg_reply *r = (const struct msg_reply *)reply;
     struct hand h;
     struct msg_query q = {.head = {.op = MSG_QUERY}, .what = QUERY_KINDS};
-    struct msg_head unknown = {.op = 999}, later = {.op = MSG_PURGE};
+    struct msg_head unknown = {.op = 999}, later = {.op = MSG_RANGE};
     hand_attach(&h);
     hand_ask(&h, 1, &q, sizeof(q), reply);
     assert_int_equal(r->status, -EINVAL);

@@ -108,8 +108,12 @@ static void on_refused(struct sim *s, uint32_t client, const struct request *r, 
             shadow_close(s, r->put[i]);
         }
     }
+    bool purged = false;
+    for (uint32_t i = 0; i < r->n_puts && r->message->op == MSG_SEAL; i++) {
+        purged |= s->key[s->puts[r->put[i]].key].purged;
+    }
     if (reply->status != BERTH_EINDEXFULL && reply->status != BERTH_EFULL && reply->status != BERTH_EHASH &&
-        !(reply->status == BERTH_EUNKNOWN && r->again)) {
+        !(reply->status == BERTH_EUNKNOWN && r->again) && !(reply->status == BERTH_EPURGED && purged)) {
         wrong(s, client, r, reply, "that is no answer to it");
     }
 }
@@ -267,6 +271,41 @@ static void on_list(struct sim *s, uint32_t client, const struct request *r, con
     }
 }
 
+bool purge_has(const struct sim *s, const struct msg_purge *m, uint32_t key)
+{
+    const struct key *k = &s->key[key];
+    if (m->kind == PURGE_LINEAGE) {
+        return m->lineage == key + 1u;
+    }
+    return k->ns == m->ns && k->size >= m->prefix_size && memcmp(k->data, m + 1, m->prefix_size) == 0;
+}
+
+/* What was sealed before it was sent is gone, but what was held since; and drafts of then stay unsealed. */
+static void on_purge(struct sim *s, uint32_t client, const struct request *r, const struct msg_reply *reply)
+{
+    const struct msg_purge *m = (const struct msg_purge *)r->message;
+    if (reply->status == BERTH_EUNKNOWN && r->again) {
+        return;
+    }
+    if (reply->status != 0 && reply->status != -EAGAIN) {
+        wrong(s, client, r, reply, "that is no answer to it");
+    }
+    for (uint32_t i = 0; i < s->keys && reply->status == 0; i++) {
+        const struct key *k = &s->key[i];
+        bool held = k->held > k->unheld || k->held >= r->step || k->unheld >= r->step;
+        if (purge_has(s, m, i)) {
+            told_gone(s, i);
+        }
+        if (purge_has(s, m, i) && k->present && !held && s->puts[k->put].sealed_step < r->step) {
+            wrong(s, client, r, reply, "a key that it covers is there");
+        }
+    }
+    for (uint32_t i = 0; i < s->n_open && reply->status == 0; i++) {
+        struct put *p = &s->puts[s->open[i]];
+        p->doomed |= p->draft && s->open[i] < r->n_before && p->key != SIM_NONE && purge_has(s, m, p->key);
+    }
+}
+
 void shadow_reply(struct sim *s, uint32_t client, struct request *r, const struct msg_reply *reply)
 {
     switch ((enum msg_op)r->message->op) {
@@ -289,6 +328,9 @@ void shadow_reply(struct sim *s, uint32_t client, struct request *r, const struc
     case MSG_STAT:
     case MSG_FIND:
         on_find(s, client, r, reply);
+        break;
+    case MSG_PURGE:
+        on_purge(s, client, r, reply);
         break;
     case MSG_LIST:
         on_list(s, client, r, reply);

@@ -108,6 +108,7 @@ void check_rest(struct sim *s)
     for (uint32_t i = 0; i < s->keys; i++) {
         struct key *k = &s->key[i];
         present += k->present;
+        k->purging = false;
         k->removing = k->dropping[0] = k->dropping[1] = false;
         uint32_t slot = node_find(s->node, (struct key_ref){.data = k->data, .size = k->size, .ns = k->ns});
         if (slot != (k->present ? k->record.slot : SLOT_NONE)) {

@@ -229,7 +229,11 @@ static void key_step(struct sim *s, uint32_t client, uint32_t task)
             t->key = k->label_came[t->label] > k->label_went[t->label] ? t->key : (t->key + 1) % s->keys;
         }
         t->state = 1;
-        send_key(s, client, task, kind, t->key, t->label);
+        if (sim_chance(s, 10)) {
+            send_purge(s, client, task, t->key);
+        } else {
+            send_key(s, client, task, kind, t->key, t->label);
+        }
     } else {
         t->kind = TASK_NONE;
     }

@@ -193,6 +193,28 @@ struct request *send_key(struct sim *s, uint32_t client, uint32_t task, uint16_t
     return request_send(s, client, r);
 }
 
+/* Of this key's lineage, which is its own, of its namespace, or of the keys that begin as it does. */
+struct request *send_purge(struct sim *s, uint32_t client, uint32_t task, uint32_t key)
+{
+    const struct key *k = &s->key[key];
+    uint32_t kind = 1 + sim_below(s, 3);
+    uint32_t prefix = kind == PURGE_PREFIX ? 1 + sim_below(s, k->size) : 0;
+    struct request *r = request_new(s, client, task, MSG_PURGE, sizeof(struct msg_purge) + prefix);
+    struct msg_purge *m = (struct msg_purge *)r->message;
+    m->kind = kind;
+    m->lineage = kind == PURGE_LINEAGE ? key + 1u : 0;
+    m->ns = kind == PURGE_LINEAGE ? 0 : k->ns;
+    m->prefix_size = (uint16_t)prefix;
+    memcpy(m + 1, k->data, prefix);
+    r->n_before = s->n_puts;
+    for (uint32_t i = 0; i < s->keys; i++) {
+        if (purge_has(s, m, i)) {
+            s->key[i].purging = s->key[i].purged = true;
+        }
+    }
+    return request_send(s, client, r);
+}
+
 struct request *send_list(struct sim *s, uint32_t client, uint32_t task, uint32_t ns)
 {
     struct request *r = request_new(s, client, task, MSG_LIST, sizeof(struct msg_list));

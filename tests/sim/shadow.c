@@ -112,6 +112,9 @@ static void sealed(struct sim *s, uint32_t key, const struct record *r)
     if (!p->written || p->size != r->size || r->checksum != put + 1u || r->lineage != key + 1u || !r->ready) {
         sim_violation(s, "key %u: the record of put %u says something else than its writer", key, put);
     }
+    if (p->doomed) {
+        sim_violation(s, "key %u: draft %u was sealed after a purge that it is older than", key, put);
+    }
     p->state = PUT_SEALED;
     p->version = r->counter;
     p->sealed_step = s->step;
@@ -134,6 +137,18 @@ static bool asked_for(const struct sim *s, uint16_t op, uint32_t key, uint32_t l
     for (uint32_t i = 0; i < SIM_CLIENTS; i++) {
         for (const struct request *r = s->client[i].requests; r; r = r->next) {
             if (r->message->op == op && r->key == key && (label == SIM_NONE || r->label == label) && !r->reply) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+static bool purge_asked(const struct sim *s, uint32_t key)
+{
+    for (uint32_t i = 0; i < SIM_CLIENTS; i++) {
+        for (const struct request *r = s->client[i].requests; r; r = r->next) {
+            if (r->message->op == MSG_PURGE && purge_has(s, (const struct msg_purge *)r->message, key)) {
                 return true;
             }
         }
@@ -185,7 +200,8 @@ static void vanished(struct sim *s, uint32_t key)
     if (k->record.n_holds) {
         sim_violation(s, "key %u: went while it was held", key);
     }
-    if (s->roomy && !k->removing && !asked_for(s, MSG_REMOVE, key, SIM_NONE)) {
+    bool asked = k->removing || k->purging || asked_for(s, MSG_REMOVE, key, SIM_NONE) || purge_asked(s, key);
+    if (s->roomy && !asked) {
         sim_violation(s, "key %u: went although nobody removed it and there was room", key);
     }
     gone(s, k);

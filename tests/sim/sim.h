@@ -76,6 +76,7 @@ struct put { /* one token that the node gave out */
     bool told;    /* its client knows it */
     bool written; /* every block is */
     bool draft;   /* from CREATE */
+    bool doomed;  /* a draft that is older than a purge which was answered: it can't be sealed */
     bool asked;   /* a seal or put of it was sent, once at least */
     uint32_t slot, page, client, key, size;
     uint64_t gen, session, room;
@@ -98,6 +99,8 @@ struct key {
     uint64_t held, unheld;       /* steps at which the first hold came, the last one went */
     uint64_t label_came[SIM_LABELS], label_went[SIM_LABELS];
     bool removing, dropping[SIM_LABELS]; /* by a client that is gone: until the node is at rest */
+    bool purging;                        /* a purge covers it: until the node is at rest */
+    bool purged;                         /* one did */
     uint32_t gone;                       /* list of puts that no answer has confirmed as gone */
 };
 
@@ -108,6 +111,7 @@ struct request {
     uint32_t task;
     uint32_t key, label;
     uint32_t put[SIM_GROUP], n_puts;
+    uint32_t n_before; /* PURGE: puts that there were when it was sent */
     bool delivered, again, forged;
     struct msg_reply *reply; /* answered, not yet taken by the client */
 };
@@ -257,6 +261,7 @@ struct request *send_tokens(struct sim *s, uint32_t client, uint32_t task, uint1
                             uint32_t n);
 struct request *send_resume(struct sim *s, uint32_t client);
 struct request *send_key(struct sim *s, uint32_t client, uint32_t task, uint16_t op, uint32_t key, uint32_t label);
+struct request *send_purge(struct sim *s, uint32_t client, uint32_t task, uint32_t key);
 struct request *send_list(struct sim *s, uint32_t client, uint32_t task, uint32_t ns);
 struct request *send_grow(struct sim *s, uint32_t client, uint32_t task);
 
@@ -288,6 +293,7 @@ void shadow_close(struct sim *s, uint32_t put);                         /* not i
 void shadow_leave(struct sim *s, uint32_t put);
 
 /* answers.c */
+bool purge_has(const struct sim *s, const struct msg_purge *m, uint32_t key); /* covers it */
 void shadow_reply(struct sim *s, uint32_t client, struct request *r, const struct msg_reply *reply);
 
 /* check.c: after every step */

@@ -202,6 +202,54 @@ static void test_tombstones(void **s)
     assert_int_equal(lmdb_ops.tombstones(f->ix, one_tombstone, text), -EBADMSG);
 }
 
+static int one_purge(void *arg, const struct purge_row *row)
+{
+    size_t used = strlen(arg);
+    snprintf((char *)arg + used, 256 - used, "%llu:%u/%u/%llu/%.*s ", (unsigned long long)row->counter, row->kind,
+             row->ns, (unsigned long long)row->lineage, (int)row->prefix_size, (const char *)row->prefix);
+    return 0;
+}
+
+/* In the table of meta, and no number there is taken for one; a row that says more than one kind can is refused. */
+static void test_purges(void **s)
+{
+    struct index_dir *f = *s;
+    char text[256] = "";
+    struct purge_row prefix = {.counter = 300, .kind = PURGE_PREFIX, .ns = 7, .prefix_size = 2, .prefix = "ab"};
+    batch_purge(f->b, &prefix);
+    batch_purge(f->b, &(struct purge_row){.counter = 5, .kind = PURGE_LINEAGE, .lineage = 9});
+    batch_purge(f->b, &(struct purge_row){.counter = UINT64_MAX, .kind = PURGE_NAMESPACE});
+    batch_meta(f->b, META_COUNTER, 17);
+    assert_int_equal(index_commit(f), 0);
+    assert_int_equal(index_reopen(f), 0);
+    assert_int_equal(lmdb_ops.purges(f->ix, one_purge, text), 0);
+    assert_string_equal(text, "5:1/0/9/ 300:3/7/0/ab 18446744073709551615:2/0/0/ ");
+    assert_int_equal(lmdb_ops.meta(f->ix, META_COUNTER), 17);
+    text[0] = 0;
+    batch_end_purge(f->b, 300);
+    batch_end_purge(f->b, 301);
+    assert_int_equal(index_commit(f), 0);
+    assert_int_equal(lmdb_ops.purges(f->ix, one_purge, text), 0);
+    assert_string_equal(text, "5:1/0/9/ 18446744073709551615:2/0/0/ ");
+    static const uint8_t bad[][20] = {
+        {0},                                                   /* no kind */
+        {4},                                                   /* none that is known */
+        {1},                                                   /* a lineage that is none */
+        {2, 0, 0, 0, 0, 0, 0, 0, 1},                           /* a namespace with a lineage */
+        {3},                                                   /* no prefix */
+        {1, 0, 0, 0, 1, 0, 0, 0, 1},                           /* a lineage in a namespace */
+        {2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 'a'}, /* a namespace with a prefix */
+    };
+    for (unsigned i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        inject(f, "meta", "purge:\0\0\0\0\0\0\0\1", 14, bad[i], i == 6 ? 17 : 16);
+        assert_int_equal(index_reopen(f), 0);
+        assert_int_equal(lmdb_ops.purges(f->ix, one_purge, text), -EBADMSG);
+    }
+    inject(f, "meta", "purge:\0\0\0\0\0\0\0\1", 14, bad[1], 15);
+    assert_int_equal(index_reopen(f), 0);
+    assert_int_equal(lmdb_ops.purges(f->ix, one_purge, text), -EBADMSG);
+}
+
 static void test_identity(void **s)
 {
     struct index_dir *f = *s;
@@ -377,10 +425,9 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, index_setup, index_teardown)
     const struct CMUnitTest tests[] = {
-        TEST(test_put_get_delete),  TEST(test_list),         TEST(test_other_tables),
-        TEST(test_tombstones),      TEST(test_identity),     TEST(test_open_twice),
-        TEST(test_damaged_records), TEST(test_damaged_rows), TEST(test_damaged_file),
-        TEST(test_allocated_whole), TEST(test_no_space),
+        TEST(test_put_get_delete), TEST(test_list),         TEST(test_other_tables),    TEST(test_tombstones),
+        TEST(test_purges),         TEST(test_identity),     TEST(test_open_twice),      TEST(test_damaged_records),
+        TEST(test_damaged_rows),   TEST(test_damaged_file), TEST(test_allocated_whole), TEST(test_no_space),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

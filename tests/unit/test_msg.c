@@ -54,6 +54,12 @@ static void make_later(unsigned op)
         AS(struct msg_buffer)->offset = 8192;
         AS(struct msg_buffer)->bytes = 1;
     }
+    if (op == MSG_PURGE) {
+        begin(op, sizeof(struct msg_purge) + 5);
+        AS(struct msg_purge)->kind = PURGE_PREFIX;
+        AS(struct msg_purge)->ns = 3;
+        AS(struct msg_purge)->prefix_size = 5;
+    }
     if (op == MSG_PUBLISHED) {
         begin(op, sizeof(struct msg_published) + 2 * sizeof(struct msg_token));
         AS(struct msg_published)->count = 2;
@@ -144,7 +150,7 @@ static uint32_t make(unsigned op)
 /* Every operation that is not reserved, 0 behind the last. */
 static unsigned next_op(unsigned op)
 {
-    static const unsigned beyond[] = {MSG_CANCEL, MSG_WAIT, MSG_PULL, MSG_BUFFER, MSG_PUBLISHED};
+    static const unsigned beyond[] = {MSG_CANCEL, MSG_PURGE, MSG_WAIT, MSG_PULL, MSG_BUFFER, MSG_PUBLISHED};
     for (unsigned i = 0; op + 1 >= MSG_OPS && i < sizeof beyond / sizeof beyond[0]; i++) {
         if (beyond[i] > op) {
             return beyond[i];
@@ -192,7 +198,7 @@ static void operations_out_of_range(void **state)
 {
     (void)state;
     for (unsigned op = 0; op <= UINT16_MAX; op++) {
-        bool later = op >= MSG_CANCEL && op < MSG_CODES && (op == MSG_PURGE || op == MSG_RANGE);
+        bool later = op >= MSG_CANCEL && op < MSG_CODES && op == MSG_RANGE;
         int want = later ? -EOPNOTSUPP : (op > 0 && op < MSG_OPS) || (op >= MSG_CANCEL && op < MSG_CODES) ? 0 : -EINVAL;
         make(op);
         if (check() != want) {
@@ -334,6 +340,9 @@ static void counts_have_bounds(void **state)
     FIELD(MSG_LIST, struct msg_list, after_size, 2, 1, 0, KEY_MAX, KEY_MAX + 1, UINT16_MAX);
     FIELD(MSG_NAMESPACE, struct msg_namespace, name_size, 5, 1, 1, NAME_MAX_BYTES, 0, NAME_MAX_BYTES + 1, UINT32_MAX);
     FIELD(MSG_GROW, struct msg_grow, entries, 0, 0, 1, PINS_CAPACITY, 0, PINS_CAPACITY + 1, UINT32_MAX);
+    FIELD(MSG_GRANT, struct msg_grant, key_size, 0, 1, 0, KEY_MAX, KEY_MAX + 1, UINT16_MAX);
+    FIELD(MSG_PURGE, struct msg_purge, prefix_size, 5, 1, 1, KEY_MAX, 0, KEY_MAX + 1, UINT16_MAX);
+    FIELD(MSG_PURGE, struct msg_purge, ns, 0, 0, 0, UINT32_MAX);
     FIELD(MSG_QUERY, struct msg_query, what, 0, 0, 0, QUERY_KINDS - 1, QUERY_KINDS, UINT32_MAX);
     FIELD(MSG_QUERY, struct msg_query, key_size, 5, 1, 0, KEY_MAX, KEY_MAX + 1, UINT16_MAX);
 #undef GOOD
@@ -344,6 +353,10 @@ static void fields_of_later_versions(void **state)
     (void)state;
 #define GOOD 1
     FIELD(MSG_PUT, struct msg_put, reserved, 0, 0, 0, 1);
+    FIELD(MSG_GRANT, struct msg_grant, reserved, 0, 0, 0, 1);
+    FIELD(MSG_PURGE, struct msg_purge, lineage, 0, 0, 0, 1);
+    FIELD(MSG_PURGE, struct msg_purge, reserved[0], 0, 0, 0, 1);
+    FIELD(MSG_PURGE, struct msg_purge, reserved[2], 0, 0, 0, 1);
     FIELD(MSG_SEAL, struct msg_seal, reserved, 0, 0, 0, 1);
     FIELD(MSG_ABORT, struct msg_tokens, reserved, 0, 0, 0, 1);
     FIELD(MSG_REMOVE, struct msg_key, reserved, 0, 0, 0, 1);
@@ -362,6 +375,33 @@ static void fields_of_later_versions(void **state)
     make(MSG_REMOVE);
     AS(struct msg_key)->counter = AS(struct msg_key)->region = 7;
     assert_int_equal(check(), 0);
+}
+
+/* Each kind has its own fields and no others: nothing that is left out makes a purge one of more. */
+static void purges_say_what(void **state)
+{
+    (void)state;
+    for (uint32_t kind = 0; kind < 6; kind++) {
+        for (unsigned bits = 0; bits < 8; bits++) {
+            make(MSG_PURGE);
+            struct msg_purge *p = AS(struct msg_purge);
+            p->kind = kind;
+            p->lineage = bits & 1 ? 7 : 0;
+            p->ns = bits & 2 ? 7 : 0;
+            p->prefix_size = bits & 4 ? 5 : 0;
+            head->bytes = (uint32_t)sizeof *p + p->prefix_size;
+            bool fine = kind == PURGE_LINEAGE     ? bits == 1
+                        : kind == PURGE_NAMESPACE ? (bits & 5) == 0
+                                                  : kind == PURGE_PREFIX && (bits & 5) == 4;
+            assert_int_equal(check(), fine ? 0 : -EINVAL);
+        }
+    }
+    make(MSG_QUERY);
+    AS(struct msg_query)->what = QUERY_WHY;
+    assert_int_equal(check(), 0);
+    AS(struct msg_query)->key_size = 0;
+    head->bytes -= 5;
+    assert_int_equal(check(), -EINVAL);
 }
 
 /* Segments: a power of two within bounds, and no more of them than an object can have; a PUT brings them all. */
@@ -514,19 +554,13 @@ int main(void)
     seed = given ? strtoull(given, NULL, 0) : (uint64_t)t.tv_nsec << 20 | 1;
     print_message("seed %llu\n", (unsigned long long)seed);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(right_ones_pass),
-        cmocka_unit_test(lengths_must_add_up),
-        cmocka_unit_test(buffers_and_publications),
-        cmocka_unit_test(operations_out_of_range),
-        cmocka_unit_test(flags_and_deadlines),
-        cmocka_unit_test(names_are_text),
-        cmocka_unit_test(counts_have_bounds),
-        cmocka_unit_test(fields_of_later_versions),
-        cmocka_unit_test(segments_have_bounds),
-        cmocka_unit_test(waits_have_bounds),
-        cmocka_unit_test(pulls_have_bounds),
-        cmocka_unit_test(replies_are_bounded),
-        cmocka_unit_test_prestate(random_bodies, where),
+        cmocka_unit_test(right_ones_pass),          cmocka_unit_test(lengths_must_add_up),
+        cmocka_unit_test(buffers_and_publications), cmocka_unit_test(operations_out_of_range),
+        cmocka_unit_test(flags_and_deadlines),      cmocka_unit_test(names_are_text),
+        cmocka_unit_test(counts_have_bounds),       cmocka_unit_test(fields_of_later_versions),
+        cmocka_unit_test(purges_say_what),          cmocka_unit_test(segments_have_bounds),
+        cmocka_unit_test(waits_have_bounds),        cmocka_unit_test(pulls_have_bounds),
+        cmocka_unit_test(replies_are_bounded),      cmocka_unit_test_prestate(random_bodies, where),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

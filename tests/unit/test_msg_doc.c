@@ -58,6 +58,17 @@ static const struct field fields[] = {
     FIELD("PULL (35)", "copied", msg_pulled, copied),
     FIELD("PULL (35)", "counter", msg_pulled, counter),
     FIELD("PULL (35)", "region", msg_pulled, region),
+    FIELD("PURGE (33)", "*head*", msg_purge, head),
+    FIELD("PURGE (33)", "lineage", msg_purge, lineage),
+    FIELD("PURGE (33)", "kind", msg_purge, kind),
+    FIELD("PURGE (33)", "namespace", msg_purge, ns),
+    FIELD("PURGE (33)", "prefix size", msg_purge, prefix_size),
+    FIELD("PURGE (33)", "reserved", msg_purge, reserved),
+    FIELD("PURGE (33)", "removed", msg_purged, removed),
+    FIELD("PURGE (33)", "bytes", msg_purged, bytes),
+    FIELD("PURGE (33)", "held", msg_purged, held),
+    FIELD("PURGE (33)", "drafts", msg_purged, drafts),
+    FIELD("PURGE (33)", "untold", msg_purged, untold),
     FIELD("CANCEL (32)", "*head*", msg_cancel, head),
     FIELD("CANCEL (32)", "target", msg_cancel, target),
     FIELD("BUFFER (37)", "*head*", msg_buffer, head),
@@ -198,6 +209,10 @@ static void examples(void **state)
     k = msg_pull_next(k);
     assert_memory_equal(msg_pull_name(k), "block/22", 8);
     assert_int_equal(k->room, 1u << 20);
+    take("PURGE (33)", MSG_PURGE);
+    const struct msg_purge *g = (const struct msg_purge *)(const void *)bytes;
+    assert_true(g->kind == PURGE_PREFIX && g->ns == 2 && g->prefix_size == 6);
+    assert_memory_equal(g + 1, "block/", 6);
     take("CANCEL (32)", MSG_CANCEL);
     take("BUFFER (37)", MSG_BUFFER);
     assert_int_equal(((const struct msg_buffer *)(const void *)bytes)->kind, MSG_BUFFER_REGISTER);

@@ -180,6 +180,9 @@ static void apply(struct index_memory *x, const struct batch_op *op)
     case BATCH_META:
         put_meta(x, op);
         break;
+    case BATCH_PURGE:
+    case BATCH_END_PURGE:
+        abort();
     }
 }
 
@@ -261,6 +264,12 @@ static int memory_sessions(void *ix, int (*each)(void *arg, uint64_t session, co
     return e;
 }
 
+static int memory_purges(void *ix, int (*each)(void *arg, const struct purge_row *row), void *arg)
+{
+    (void)ix, (void)each, (void)arg;
+    return 0; /* no client here purges */
+}
+
 static uint64_t memory_meta(void *ix, enum meta_number which)
 {
     return ((struct index_memory *)ix)->meta[which];
@@ -280,5 +289,6 @@ const struct index_ops memory_ops = {.name = "memory",
                                      .namespaces = memory_namespaces,
                                      .sessions = memory_sessions,
                                      .tombstones = memory_tombstones,
+                                     .purges = memory_purges,
                                      .meta = memory_meta,
                                      .usage = memory_usage};
