@@ -1,9 +1,12 @@
-/* peer_berth.c: a client of a berthd: in place, and a queue for puts of several. ADDRESS is a node's name. */
+/* peer_berth.c: a client of a berthd, which reads in place. Of several small objects a queue puts one after the other;
+ * larger ones are a group, filled in place and sealed by one request. ADDRESS is a node's name. */
 #include "peer.h"
 
 #include "store/berth.h"
 
 #include <string.h>
+
+#define QUEUED 16384u /* bytes of an object that a queue is faster for, at most: a create waits for its answer */
 
 const bool peer_puts_many = true;
 static struct berth *handle;
@@ -66,14 +69,31 @@ static void queued(struct item *items, unsigned n, uint16_t opcode)
     }
 }
 
+static void grouped(struct item *items, unsigned n)
+{
+    static struct berth_draft drafts[PEER_MANY];
+    int r;
+
+    for (unsigned i = 0; i < n; i++) {
+        r = berth_create(handle, key_of(&items[i]), items[i].size, NULL, &drafts[i]);
+        must(r == 0, "create", r);
+        drafts[i].checksum = berth_copy(drafts[i].data, items[i].data, items[i].size);
+        drafts[i].flags |= BERTH_HAS_CHECKSUM;
+    }
+    r = berth_seal(handle, drafts, n);
+    must(r == 0, "seal", r);
+}
+
 void peer_put(struct item *items, unsigned n)
 {
     if (n == 1) {
         int r = berth_put(handle, key_of(items), items->data, items->size, NULL);
 
         must(r == 0, "put", r);
-    } else {
+    } else if (items[0].size <= QUEUED) {
         queued(items, n, BERTH_OP_PUT);
+    } else {
+        grouped(items, n);
     }
 }
 
