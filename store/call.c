@@ -8,6 +8,7 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 /* The node answers at the deadline, and says more than that it is over: what was found, how much room there is. On its
@@ -82,11 +83,25 @@ void call_until(struct call *c, int64_t deadline)
     }
 }
 
+/* ThreadSanitizer does not know pthread_mutex_clocklock: its build waits by the wall clock. */
+static int lock_until(pthread_mutex_t *lock, int64_t deadline)
+{
+#if BERTH_MAP_ONCE
+    struct timespec wall;
+    clock_gettime(CLOCK_REALTIME, &wall);
+    deadline += (int64_t)wall.tv_sec * 1000000000 + wall.tv_nsec - client_now();
+#endif
+    struct timespec until = {.tv_sec = deadline / 1000000000, .tv_nsec = deadline % 1000000000};
+#if BERTH_MAP_ONCE
+    return pthread_mutex_timedlock(lock, &until);
+#else
+    return pthread_mutex_clocklock(lock, CLOCK_MONOTONIC, &until);
+#endif
+}
+
 bool call_lock(pthread_mutex_t *lock, int64_t deadline)
 {
-    struct timespec until = {.tv_sec = deadline / 1000000000, .tv_nsec = deadline % 1000000000};
-    return (deadline == BERTH_FOREVER ? pthread_mutex_lock(lock)
-                                      : pthread_mutex_clocklock(lock, CLOCK_MONOTONIC, &until)) == 0;
+    return (deadline == BERTH_FOREVER ? pthread_mutex_lock(lock) : lock_until(lock, deadline)) == 0;
 }
 
 /* ---- the list ---- */
@@ -434,6 +449,17 @@ static bool is_finished(void *arg)
     return atomic_load_explicit(&((struct call_result *)arg)->finished, memory_order_acquire);
 }
 
+/* Who leads gives up what is late, but may itself be stopped or in a signal handler: each sees to its own deadline. */
+static void expire_own(struct berth *b, struct call_result *r)
+{
+    if (!is_finished(r)) {
+        pthread_mutex_lock(&b->lock);
+        b->calls.next_limit = 0;
+        calls_expire(b, client_now());
+        pthread_mutex_unlock(&b->lock);
+    }
+}
+
 int call_run(struct berth *b, struct call *c, struct call_result *r, call_take *take, void *arg)
 {
     int cancel;
@@ -445,13 +471,15 @@ int call_run(struct berth *b, struct call *c, struct call_result *r, call_take *
     pthread_mutex_lock(&b->lock);
     b->calls.quiet = b->server != NULL; /* who waits does the node's work, or rings before it sleeps */
     int rc = call_submit(b, c);
+    int64_t limit = rc ? 0 : c->limit;
     b->calls.quiet = false;
     if (rc) {
         r->status = take ? take(b, arg, rc, NULL, 0) : rc;
     }
     pthread_mutex_unlock(&b->lock);
-    if (rc == 0) {
-        calls_wait(b, r, is_finished, r, INT64_MAX);
+    while (rc == 0 && !is_finished(r)) {
+        calls_wait(b, r, is_finished, r, limit);
+        expire_own(b, r);
     }
     pthread_setcancelstate(cancel, NULL);
     return r->status;

@@ -515,9 +515,6 @@ int64_t lease_ttl(const struct node *n, int64_t wanted);
 void serve_event(struct node *n, enum node_event_kind kind, const struct lease_event *ev);
 void serves_reset(struct node *n, uint16_t peer, uint32_t connection);
 bool leases_recall_oldest(struct node *n);
-/* The idle ones of what was removed or replaced: readers are to ask anew. Others are asked for when what is served from
- * them has ended. Looks at LEASE_RECALLS; more than that last until their end. */
-void leases_recall_slot(struct node *n, uint32_t slot);
 void leases_recall_idle(struct node *n); /* down to the bound of idle bytes, a bounded number a step */
 void leases_recall_peer(struct node *n, const struct lease_peer *p, uint64_t bytes);
 

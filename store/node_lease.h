@@ -37,11 +37,10 @@ struct lease {
     uint32_t peer; /* entry */
     uint32_t connection;
     uint32_t serves;
-    uint32_t heap;          /* place in the heap, LEASE_NONE: its end has passed */
-    uint32_t newer, older;  /* idle list */
-    uint32_t next, prev;    /* the peer's leases; next also of the free list */
-    uint32_t after, before; /* leases of the slot, + 1; 0: none */
-    uint16_t extra;         /* renewals that it had though retired or recalled */
+    uint32_t heap;         /* place in the heap, LEASE_NONE: its end has passed */
+    uint32_t newer, older; /* idle list */
+    uint32_t next, prev;   /* the peer's leases; next also of the free list */
+    uint16_t extra;        /* renewals that it had though retired or recalled */
     uint8_t flags, class;
 };
 
@@ -65,7 +64,6 @@ struct serve {
 
 struct leased { /* one slot */
     uint32_t leases, busy, idle;
-    uint32_t first; /* of its leases, + 1, since the table begins as zeros */
 };
 
 struct lease_wait {

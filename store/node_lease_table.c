@@ -201,29 +201,6 @@ static void peer_unlink(struct lease_table *t, uint32_t i)
     }
 }
 
-/* ---- slots ---- */
-
-static void slot_link(struct lease_table *t, uint32_t i)
-{
-    struct lease *l = &t->entry[i];
-    uint32_t *first = &t->slot[l->slot].first;
-    l->before = 0;
-    l->after = *first;
-    if (l->after) {
-        t->entry[l->after - 1].before = i + 1;
-    }
-    *first = i + 1;
-}
-
-static void slot_unlink(struct lease_table *t, uint32_t i)
-{
-    const struct lease *l = &t->entry[i];
-    *(l->before ? &t->entry[l->before - 1].after : &t->slot[l->slot].first) = l->after;
-    if (l->after) {
-        t->entry[l->after - 1].before = l->before;
-    }
-}
-
 /* ---- the heap of ends ---- */
 
 static void heap_set(struct lease_table *t, uint32_t at, uint32_t i)
@@ -343,7 +320,6 @@ struct lease *lease_add(struct node *n, const struct lease_event *ev, uint32_t s
                         .class = LEASE_BUSY};
     p->bytes += slot_bytes(n, slot);
     peer_link(t, i);
-    slot_link(t, i);
     lease_account(n, slot, -1);
     t->slot[slot].leases++;
     t->top = slot < t->top ? t->top : slot + 1;
@@ -375,7 +351,6 @@ static void lease_end(struct node *n, struct lease *l)
     lease_account(n, slot, 1);
     t->peer[l->peer].bytes -= slot_bytes(n, slot);
     peer_unlink(t, i);
-    slot_unlink(t, i);
     l->flags = 0;
     l->next = t->free;
     t->free = i;

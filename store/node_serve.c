@@ -47,8 +47,6 @@ static uint32_t entry_take(struct lease_table *t)
     return t->serves_used++;
 }
 
-static bool recall(struct node *n, struct lease *l);
-
 static int32_t begin(struct node *n, const struct lease_event *ev, struct lease_grant *out)
 {
     struct lease_table *t = &n->lease;
@@ -102,10 +100,6 @@ static void end(struct node *n, uint32_t *at, bool reset)
         l->flags |= LEASE_RESET;
     }
     lease_changed(n, l);
-    bool idle = (l->flags & LEASE_LIVE) && l->class == LEASE_IDLE;
-    if (idle && word_state(slot_load(header_of(n, l->slot))) == SLOT_RETIRED) { /* it was busy when that happened */
-        recall(n, l);
-    }
 }
 
 void serve_event(struct node *n, enum node_event_kind kind, const struct lease_event *ev)
@@ -179,18 +173,6 @@ static bool recall(struct node *n, struct lease *l)
     n->counters[NODE_LEASE_RECALLS]++;
     lease_changed(n, l);
     return true;
-}
-
-void leases_recall_slot(struct node *n, uint32_t slot)
-{
-    uint32_t at = n->lease.slot[slot].first;
-    for (uint32_t i = 0; at && i < LEASE_RECALLS; i++) {
-        struct lease *l = &n->lease.entry[at - 1];
-        at = l->after;
-        if (l->class == LEASE_IDLE && !recall(n, l)) {
-            return;
-        }
-    }
 }
 
 bool leases_recall_oldest(struct node *n)

@@ -149,9 +149,6 @@ void slot_retire(struct node *n, uint32_t slot)
     list_push(n, slot_leased(n, slot) ? &n->leased : &n->fresh, slot);
     n->retired_bytes += slot_bytes(n, slot);
     n->counters[NODE_RETIRED]++;
-    if (any) {
-        leases_recall_slot(n, slot);
-    }
 }
 
 /* What a child's `parent` names: XXH3-64 of the key. */

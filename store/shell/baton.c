@@ -68,6 +68,8 @@ static bool expects_a_caller(struct baton *b)
     return callers_are_close(b) && now_ns() - atomic_load_explicit(&b->given, memory_order_relaxed) < CLOSE_NS;
 }
 
+/* A long park is ended by the caller whose drive it outlasts, who gives the baton back and then looks at parked_ns. So
+ * nobody parks for long who finds the baton free: then that look may have been before. */
 void baton_regain(struct baton *b)
 {
     int64_t ns = PARK_NS;
@@ -75,9 +77,11 @@ void baton_regain(struct baton *b)
     for (;;) {
         uint32_t seen = atomic_load(&b->unpark);
         atomic_store(&b->parked_ns, ns);
-        if (!expects_a_caller(b) && take(b))
+        bool expected = expects_a_caller(b);
+        if (!expected && take(b))
             break;
-        struct timespec ts = {.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
+        int64_t wait = expected ? PARK_NS : ns;
+        struct timespec ts = {.tv_sec = wait / 1000000000, .tv_nsec = wait % 1000000000};
         syscall(SYS_futex, &b->unpark, FUTEX_WAIT_PRIVATE, seen, &ts, NULL, 0);
         uint64_t latest = atomic_load_explicit(&b->drives, memory_order_relaxed);
         bool same = latest == drive && atomic_load_explicit(&b->taken, memory_order_relaxed);

@@ -285,6 +285,13 @@ static void set_timer(struct server *s)
     s->timer_set = wanted;
 }
 
+/* When libuv's next timer is due, in its milliseconds. */
+static uint64_t timer_time(struct server *s)
+{
+    int timeout = uv_backend_timeout(&s->loop);
+    return timeout < 0 ? UINT64_MAX : uv_now(&s->loop) + (uint64_t)timeout;
+}
+
 /* The node's thread of an embedded node sleeps without the baton. Waiting is not libuv's then, so libuv must have told
  * the kernel what it waits for: it ran, and the pass after that found nothing. */
 static void sleep_without_baton(struct server *s)
@@ -292,6 +299,7 @@ static void sleep_without_baton(struct server *s)
     struct pollfd fd = {.fd = uv_backend_fd(&s->loop), .events = POLLIN};
     uv_update_time(&s->loop);
     int timeout = uv_backend_timeout(&s->loop);
+    s->poll_until = timer_time(s);
     s->flushed = false;
     baton_leave(&s->baton);
     poll(&fd, 1, timeout);
@@ -373,8 +381,20 @@ static void end_drive(struct server *s)
     bool left = anything(s) || atomic_load(&s->stop);
     set_timer(s);
     server_look_soon(s);
+    left |= timer_time(s) < s->poll_until; /* the node's thread sleeps by an older one */
     if (!baton_give(&s->baton) && left)
         uv_async_send(&s->async);
+}
+
+/* A call that is answered in its first pass has looked at no socket. Callers that follow each other keep the node's thread
+ * away, so that peers would wait for as long as they do. */
+static void serve_others(struct server *s)
+{
+    if (s->now.mono - s->polled > POLL_LIBUV_NS && !s->stopped) {
+        run_libuv(s, UV_RUN_NOWAIT);
+        tell_cpu(s);
+        pass(s);
+    }
 }
 
 bool loop_drive(struct server *s, bool (*done)(void *arg), void *arg, int64_t until)
@@ -395,6 +415,7 @@ bool loop_drive(struct server *s, bool (*done)(void *arg), void *arg, int64_t un
             break;
         rest(s, work);
     }
+    serve_others(s);
     end_drive(s);
     return true;
 }

@@ -161,6 +161,7 @@ struct server {
     bool shared;         /* callers may do the node's work */
     bool driven;         /* one does */
     int64_t drive_until; /* .. until then; INT64_MAX: none does */
+    uint64_t poll_until; /* libuv's ms: how long the node's thread sleeps without the baton */
     bool flushed;        /* since the last work libuv ran and found nothing */
 
     _Atomic uint32_t stop; /* asked for, from anywhere */

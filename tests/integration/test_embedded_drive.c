@@ -1,16 +1,20 @@
 /* Callers that do their embedded node's work while they wait: deadlines, threads, small stacks, cancellation, and a
  * node that goes on serving others. */
+#include "store/client.h"
+#include "store/shell/state.h"
 #include "tests/support/daemon.h"
 #include "tests/support/ports.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -214,12 +218,111 @@ static void others_are_served(void **state)
     pthread_join(t, NULL);
 }
 
+/* Calls that are answered in their first pass keep the node's thread away, one after the other: sockets are looked at
+ * all the same. */
+static void quick_calls_look_at_sockets(void **state)
+{
+    (void)state;
+    open_nodes(1);
+    put_and_look(node[0], "k", 10);
+    struct server *s = node[0]->server;
+    unsigned seen = 0;
+    int64_t before = 0;
+    for (unsigned i = 0; i < 50; i++) {
+        for (unsigned k = 0; k < 1000; k++) {
+            struct berth_stat r;
+            assert_int_equal(berth_stat(node[0], key_of("k"), &r), 0);
+        }
+        if (baton_take(&s->baton)) { /* else the node's thread is at it */
+            assert_true(s->polled > before);
+            before = s->polled;
+            seen++;
+            baton_give(&s->baton);
+        }
+    }
+    assert_true(seen > 0);
+}
+
+static int gate[2];
+static _Atomic int held_up;
+static _Atomic pid_t waiter_id;
+
+static void hold_up(int number)
+{
+    char byte;
+    (void)number;
+    atomic_store(&held_up, 1);
+    while (read(gate[0], &byte, 1) < 0) {
+        continue;
+    }
+}
+
+static void *wait_long(void *arg)
+{
+    struct berth_view v;
+    atomic_store(&waiter_id, gettid());
+    assert_int_equal(berth_get(node[0], key_of("never"), &v, BERTH_WAIT, berth_deadline(SECONDS(60))), 0);
+    berth_release(node[0], &v, 1);
+    return arg;
+}
+
+static bool waiter_sleeps(void *arg)
+{
+    char path[64], stat[512] = "";
+    (void)arg;
+    if (!atomic_load(&waiter_id)) {
+        return false;
+    }
+    snprintf(path, sizeof path, "/proc/self/task/%d/stat", atomic_load(&waiter_id));
+    pthread_mutex_lock(&node[0]->lock);
+    FILE *f = fopen(path, "r");
+    size_t n = f ? fread(stat, 1, sizeof stat - 1, f) : 0;
+    if (f) {
+        fclose(f);
+    }
+    const char *at = n ? strrchr(stat, ')') : NULL;
+    bool sleeps = (node[0]->calls.driving || node[0]->calls.dozing) && at && at[2] == 'S';
+    pthread_mutex_unlock(&node[0]->lock);
+    return sleeps;
+}
+
+/* Who leads, or does the node's work, is caught in a signal handler: the others' deadlines hold nevertheless. */
+static void deadline_beside_a_thread_held_up(void **state)
+{
+    struct sigaction sa = {.sa_handler = hold_up}, old;
+    struct berth_view v;
+    pthread_t t;
+    (void)state;
+    open_nodes(1);
+    assert_int_equal(pipe(gate), 0);
+    assert_int_equal(sigaction(SIGUSR1, &sa, &old), 0);
+    assert_int_equal(pthread_create(&t, NULL, wait_long, NULL), 0);
+    assert_true(eventually(waiter_sleeps, NULL, 20000));
+    pthread_kill(t, SIGUSR1);
+    while (!atomic_load(&held_up)) {
+        sched_yield();
+    }
+    assert_int_equal(berth_get(node[0], key_of("nothing"), &v, BERTH_WAIT, berth_deadline(SECONDS(1) / 50)),
+                     -ETIMEDOUT);
+    assert_int_equal(write(gate[1], "x", 1), 1);
+    put_and_look(node[0], "never", 10);
+    pthread_join(t, NULL);
+    sigaction(SIGUSR1, &old, NULL);
+    close(gate[0]);
+    close(gate[1]);
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_teardown(name, close_nodes)
     const struct CMUnitTest tests[] = {
-        CASE(threads_of_one_handle), CASE(waiting_drives),    CASE(small_stack),
-        CASE(cancelled_thread),      CASE(others_are_served),
+        CASE(threads_of_one_handle),
+        CASE(waiting_drives),
+        CASE(small_stack),
+        CASE(cancelled_thread),
+        CASE(others_are_served),
+        CASE(quick_calls_look_at_sockets),
+        CASE(deadline_beside_a_thread_held_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

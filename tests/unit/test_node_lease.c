@@ -165,46 +165,6 @@ static void test_retired_is_renewed_for_transfers_only(void **unused)
     core_close(&c);
 }
 
-/* Readers are told when what they have leases on is removed or replaced: each once, and none that gave its own back. */
-static void test_retired_is_recalled(void **unused)
-{
-    (void)unused;
-    struct core c;
-    uint64_t id[4];
-    core_open(&c, 64 * MIB, lease_options);
-    core_attach(&c, 1);
-    assert_int_equal(core_put(&c, 1, "b", 10, NS_R), 0);
-    assert_int_equal(lease_ns(&c, 9, "b", NS_R), 0); /* another slot's */
-    for (unsigned replaced = 0; replaced < 2; replaced++) {
-        n_recalled = 0;
-        assert_int_equal(core_put(&c, 1, "a", 10, NS_R), 0);
-        for (uint16_t i = 0; i < 4; i++) {
-            assert_int_equal(lease_ns(&c, (uint16_t)(1 + i), "a", NS_R), 0);
-            id[i] = grants[0].lease;
-        }
-        lease_release(&c, 2, id[1], 1);
-        for (uint16_t i = 0; i < 4; i += 1 + (i == 0)) { /* idle; what is in flight is let be */
-            assert_int_equal(lease_renew(&c, (uint16_t)(1 + i), id[i], false), 0);
-        }
-        assert_int_equal(lease_ns(&c, 5, "a", NS_R), 0);
-        assert_int_equal(n_recalled, 0);
-        assert_int_equal(replaced ? core_put(&c, 1, "a", 20, NS_R) : core_key(&c, 1, MSG_REMOVE, "a", NS_R), 0);
-        assert_int_equal(n_recalled, 3);
-        for (unsigned i = 0; i < 3; i++) {
-            assert_true(recalled_ids[i] == id[0] || recalled_ids[i] == id[2] || recalled_ids[i] == id[3]);
-        }
-        assert_int_equal(lease_renew(&c, 1, id[0], true), 0); /* a transfer in flight goes on */
-        lease_release(&c, 1, id[0], 1);
-        lease_release(&c, 3, id[2], 1);
-        lease_release(&c, 4, id[3], 1);
-        lease_release(&c, 5, grants[0].lease, 1);
-        assert_int_equal(core_status(&c).retired, 0); /* its room is there as soon as all have answered */
-        assert_int_equal(n_recalled, 3);
-        core_check(&c);
-    }
-    core_close(&c);
-}
-
 /* A key with an uncommitted effect is leased as it stands, and the effect waits for the lease as any other does. */
 static void test_pending_keys(void **unused)
 {
@@ -406,7 +366,6 @@ int main(void)
         cmocka_unit_test(test_hold_has_its_margin),
         cmocka_unit_test(test_renewal_moves_the_end),
         cmocka_unit_test(test_retired_is_renewed_for_transfers_only),
-        cmocka_unit_test(test_retired_is_recalled),
         cmocka_unit_test(test_pending_keys),
         cmocka_unit_test(test_uses_are_touches),
         cmocka_unit_test(test_eviction_passes_over_leased_slots),

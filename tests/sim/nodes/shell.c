@@ -305,6 +305,7 @@ static bool one_turn(struct member_node *n)
 {
     struct server *s = &n->server;
     bool any = false;
+    server_clock(s); /* as a pass of the shell begins: peers_turn goes by it */
     if (n->flying && n->commit_at <= world->now) {
         bool fails = !world->calm && chance(100);
         int e = fails ? -ENOSPC : memory_ops.commit(n->index, n->flying);
