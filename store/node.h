@@ -258,8 +258,8 @@ enum node_counter {
     NODE_TOMBSTONES_LOST,  /* removals forgotten before that: there were too many */
     NODE_COPIES,           /* objects of other regions' versions that were sealed: not among the puts */
     NODE_COPY_BYTES,
-    NODE_PURGES,           /* begun */
-    NODE_PURGED,           /* objects that they removed */
+    NODE_PURGES, /* begun */
+    NODE_PURGED, /* objects that they removed */
     NODE_COUNTERS
 };
 extern const char *const node_counter_names[NODE_COUNTERS]; /* lower_case, for metrics and JSON */

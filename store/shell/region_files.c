@@ -5,7 +5,9 @@
  */
 #include "store/shell/region_files.h"
 
+#include "store/evict_ghost.h"
 #include "store/map.h"
+#include "store/node_purge.h"
 #include "store/shell/log.h"
 #include "store/shell/space.h"
 
@@ -22,6 +24,9 @@
 /* Measured of nodes with pools of 16 MiB to 1 GiB: kernel memory of 1/235 of the files; 15 MiB with 100 clients at
  * work. */
 #define OWN_SHARE 192u
+#define EVICT_BYTES 32u /* of an eviction policy, a slot */
+/* What is remembered of keys that have gone: pages of it come as keys go. */
+#define GONE_BYTES (GHOSTS_MAX * sizeof(uint64_t) + FATES_MAX * sizeof(struct fate))
 #define OWN_BYTES (16u << 20)
 #define CELLS_A_KEY ((KEY_MAX - KEY_HEAD + TAIL_CELL - 1) / TAIL_CELL)
 
@@ -80,9 +85,11 @@ uint64_t region_files_bytes(const struct region_shape *s)
 
 uint64_t region_own_bytes(const struct region_shape *s)
 {
-    uint64_t used = least(s->max_headers, s->pool_bytes / PAGE_BYTES) * sizeof(struct slot_header);
-    uint64_t grown = least(s->slots_bytes, s->headers_offset + used), start = slots_at_start(s);
-    return OWN_BYTES + region_files_bytes(s) / OWN_SHARE + (grown > start ? grown - start : 0);
+    uint64_t slots = least(s->max_headers, s->pool_bytes / PAGE_BYTES);
+    uint64_t grown = least(s->slots_bytes, s->headers_offset + slots * sizeof(struct slot_header));
+    uint64_t start = slots_at_start(s);
+    return OWN_BYTES + region_files_bytes(s) / OWN_SHARE + (grown > start ? grown - start : 0) + slots * EVICT_BYTES +
+           GONE_BYTES;
 }
 
 static void close_one(int *fd)
