@@ -256,10 +256,10 @@ enum node_counter {
     NODE_TAKEN,            /* objects and removals that took a greater counter */
     NODE_TOMBSTONES_KNOWN, /* removals that all homes have acknowledged */
     NODE_TOMBSTONES_LOST,  /* removals forgotten before that: there were too many */
-    NODE_COPIES,           /* objects of other regions' versions that were sealed: not among the puts */
+    NODE_COPIES,           /* objects that were pulled from other nodes: not among the puts */
     NODE_COPY_BYTES,
-    NODE_PURGES,           /* begun */
-    NODE_PURGED,           /* objects that they removed */
+    NODE_PURGES, /* begun */
+    NODE_PURGED, /* objects that they removed */
     NODE_COUNTERS
 };
 extern const char *const node_counter_names[NODE_COUNTERS]; /* lower_case, for metrics and JSON */
