@@ -1,11 +1,8 @@
 /* worker.c: one client process of the soak: every kind of call on one node, at random from a seed, until it is told to
  * end. Every byte that it reads is compared.
- *
- * Objects' bytes are a function of their key, since in a namespace that is not replaceable a key has the same bytes
- * always. In the replaceable one they begin with their key's number and a stamp that no other put has, and the rest
- * is a function of both.
  */
 #include "store/berth.h"
+#include "tests/soak/object.h"
 #include "tests/soak/record.h"
 #include "tools/replay/content.h"
 
@@ -20,26 +17,9 @@
 #define MS INT64_C(1000000)
 #define KIB 1024u
 #define MIB (1024u * 1024u)
-#define OBJECTS 4000u /* about 750 MiB, so that two pools of 128 MiB evict all the time */
-#define CHAINS 400u
-#define MEMBERS 8u /* of a chain, which is put as a group and read as a prefix */
-#define SESSIONS 300u
-#define OBJECT_MOST (8u * MIB)
-#define SEGMENT (64u * KIB)
 #define VIEWS 8u
 #define VIEW_BYTES (6u * MIB) /* held at once, so that four workers keep a fifth of a pool */
 #define RANGES 4u
-#define STAMP 16u
-
-struct item {
-    char key[112];
-    uint32_t key_size;
-    uint32_t ns;
-    uint64_t id;   /* of its content */
-    uint64_t size; /* of a replaceable one: of the one that is put */
-    uint32_t segment;
-    bool replaceable;
-};
 
 struct held {
     struct berth_view view;
@@ -49,7 +29,6 @@ struct held {
 
 static const char *node;
 static struct berth *b;
-static uint64_t chance, stamp;
 static unsigned worker;
 static uint32_t sessions_ns, buffer_id;
 static void *buffer;             /* registered: pulls go straight there */
@@ -57,124 +36,9 @@ static uint8_t *scratch, *other; /* OBJECT_MOST each */
 static struct held views[VIEWS];
 static volatile sig_atomic_t stopped;
 
-/* ---- chance and objects ---- */
-
-static uint64_t mix(uint64_t z)
-{
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-    return z ^ z >> 31;
-}
-
-static uint64_t draw(uint64_t below)
-{
-    chance += 0x9e3779b97f4a7c15u;
-    return mix(chance) % below;
-}
-
-static uint64_t size_of(uint64_t id)
-{
-    uint64_t r = mix(id + 1), percent = r % 100;
-
-    r = mix(r);
-    if (percent < 6)
-        return 0;
-    if (percent < 45)
-        return 1 + r % (4 * KIB);
-    if (percent < 75)
-        return 4 * KIB + r % (60 * KIB);
-    if (percent < 93)
-        return 64 * KIB + r % (448 * KIB);
-    return percent < 99 ? 512 * KIB + r % (1536 * KIB) : 2 * MIB + r % (6 * MIB + 1);
-}
-
-/* Little numbers are drawn more often. */
-static struct item object_any(void)
-{
-    uint64_t n = draw(OBJECTS), m = draw(OBJECTS);
-    struct item o = {.id = n < m ? n : m};
-
-    o.size = size_of(o.id);
-    o.segment = o.id % 3 == 0 && o.size > SEGMENT ? SEGMENT : 0;
-    /* Some keys are longer than a slot's header has room for. */
-    o.key_size = (uint32_t)snprintf(o.key, sizeof(o.key), o.id % 7 ? "o%06u" : "o%0100u", (unsigned)o.id);
-    return o;
-}
-
-static struct item member_of(unsigned chain, unsigned position)
-{
-    struct item o = {.id = UINT64_C(1) << 32 | chain << 8 | position};
-
-    o.size = mix(o.id) % (chain % 8 ? 64 * KIB : 512 * KIB);
-    o.key_size = (uint32_t)snprintf(o.key, sizeof(o.key), "c%03u/%u", chain, position);
-    return o;
-}
-
-static struct item session_any(void)
-{
-    struct item o = {.id = draw(SESSIONS), .ns = sessions_ns, .replaceable = true};
-
-    o.key_size = (uint32_t)snprintf(o.key, sizeof(o.key), "s%03u", (unsigned)o.id);
-    return o;
-}
-
 static struct item any(void)
 {
-    uint64_t r = draw(10);
-    unsigned chain = (unsigned)draw(CHAINS);
-
-    if (r < 6)
-        return object_any();
-    return r < 8 ? session_any() : member_of(chain, (unsigned)draw(MEMBERS));
-}
-
-static struct berth_key key_of(const struct item *o)
-{
-    return (struct berth_key){.data = o->key, .size = o->key_size, .ns = o->ns};
-}
-
-static struct berth_put_opts options_of(const struct item *o)
-{
-    return (struct berth_put_opts){.size = sizeof(struct berth_put_opts),
-                                   .lineage = !o->replaceable && o->id % 50 == 0 ? 77 : 0,
-                                   .ttl_s = draw(20) ? 0 : 2,
-                                   .priority = draw(8) ? 0 : (uint8_t)draw(4),
-                                   .segment = o->segment,
-                                   .deadline = berth_deadline(500 * MS)};
-}
-
-/* The bytes to put; of a replaceable object new ones. */
-static void fill(struct item *o, void *data)
-{
-    uint64_t head[2] = {o->id, ++stamp << 8 | worker};
-
-    if (!o->replaceable) {
-        content_fill(data, o->size, o->id);
-        return;
-    }
-    memcpy(data, head, STAMP);
-    content_fill((uint8_t *)data + STAMP, o->size - STAMP, mix(head[0] ^ mix(head[1])));
-}
-
-static void compare(const char *op, const struct item *o, const void *data, uint64_t size)
-{
-    uint64_t head[2], bad;
-
-    record_compared(size);
-    if (!o->replaceable) {
-        bad = size == o->size ? content_bad(data, size, o->id) : size;
-        if (bad || size != o->size)
-            record_wrong(op, o->key, size == o->size ? "its bytes" : "its size");
-        return;
-    }
-    if (size < STAMP) {
-        record_wrong(op, o->key, "its size");
-        return;
-    }
-    memcpy(head, data, STAMP);
-    bad = content_bad((const uint8_t *)data + STAMP, size - STAMP, mix(head[0] ^ mix(head[1])));
-    if (head[0] != o->id || bad)
-        record_wrong(op, o->key, head[0] == o->id ? "its bytes" : "another's bytes");
+    return any_of(sessions_ns);
 }
 
 /* ---- views ---- */
@@ -345,7 +209,7 @@ static void do_many(void)
 
 static void do_put(void)
 {
-    struct item o = draw(3) ? object_any() : session_any();
+    struct item o = draw(3) ? object_any() : session_any(sessions_ns);
     struct berth_put_opts opts = options_of(&o);
     struct span s;
     long r;
@@ -410,7 +274,7 @@ static void do_purge(void)
 
     what.prefix_size = (size_t)snprintf(prefix, sizeof(prefix), r % 2 ? "c%02u" : "o00%02u", (unsigned)draw(40));
     if (r == 0)
-        what = (struct berth_purge){.kind = BERTH_PURGE_LINEAGE, .lineage = 77};
+        what = (struct berth_purge){.kind = BERTH_PURGE_LINEAGE, .lineage = TAG};
     else if (r == 1)
         what = (struct berth_purge){.kind = BERTH_PURGE_NAMESPACE, .ns = sessions_ns};
     span_end(&s, "purge", berth_purge(b, &what, s.deadline, NULL));
@@ -559,8 +423,7 @@ int main(int argc, char **argv)
     }
     node = argv[1];
     worker = (unsigned)atoi(argv[3]);
-    chance = mix(strtoull(argv[4], NULL, 10) * 256 + worker);
-    stamp = (uint64_t)record_now();
+    object_seed(strtoull(argv[4], NULL, 10) * 256 + worker, (uint64_t)record_now() << 8 | worker);
     scratch = malloc(OBJECT_MOST);
     other = malloc(OBJECT_MOST);
     sigaction(SIGTERM, &action, NULL);
