@@ -1,7 +1,7 @@
 /* object.h: what the workers of the soak put and read, all of them the same keys.
  *
  * Bytes are a function of the key, since in a namespace that is not replaceable a key has the same bytes always. In the
- * replaceable one they begin with the key's number and a stamp that no other put has, and the rest is a function of both.
+ * replaceable one they begin with the key's number and a stamp that no other put has; the rest is a function of both.
  */
 #ifndef BERTH_TESTS_SOAK_OBJECT_H
 #define BERTH_TESTS_SOAK_OBJECT_H
