@@ -23,7 +23,7 @@ struct kind {
 static struct kind kinds[KINDS];
 static unsigned n_kinds;
 static uint32_t bucket[BUCKETS];
-static uint64_t found, puts_done, compared, operations;
+static uint64_t found, puts_done, open_puts, compared, operations;
 static unsigned wrongs, lates;
 static int64_t latest, window_end;
 static int own_stat = -1, node_stat = -1;
@@ -114,6 +114,11 @@ void record_put(uint64_t n)
     puts_done += n;
 }
 
+void record_open_put(uint64_t n)
+{
+    open_puts += n;
+}
+
 void record_compared(uint64_t bytes)
 {
     compared += bytes;
@@ -155,8 +160,9 @@ void record_finish(void)
 {
     print_window();
     printf("{\"end\": {\"operations\": %" PRIu64 ", \"found\": %" PRIu64 ", \"puts\": %" PRIu64
-           ", \"compared_bytes\": %" PRIu64 ", \"wrong\": %u, \"late\": %u, \"latest_ns\": %" PRId64 ", \"results\": [",
-           operations, found, puts_done, compared, wrongs, lates, latest);
+           ", \"open_puts\": %" PRIu64 ", \"compared_bytes\": %" PRIu64
+           ", \"wrong\": %u, \"late\": %u, \"latest_ns\": %" PRId64 ", \"results\": [",
+           operations, found, puts_done, open_puts, compared, wrongs, lates, latest);
     for (unsigned i = 0; i < KINDS && kinds[i].count; i++)
         printf("%s[\"%s\", \"%s\", %" PRIu64 "]", i ? ", " : "", kinds[i].op ? kinds[i].op : "others",
                kinds[i].code ? berth_error_name((int)kinds[i].code) : "", kinds[i].count);

@@ -34,6 +34,8 @@ void record_get(int64_t ns);
 /* Gets of any kind that found a key, and objects that this worker has put: the node's counters have to say the same. */
 void record_found(uint64_t n);
 void record_put(uint64_t n);
+/* Puts of which nobody knows whether they were done. */
+void record_open_put(uint64_t n);
 /* Bytes that were compared. */
 void record_compared(uint64_t bytes);
 void record_wrong(const char *op, const char *key, const char *why);

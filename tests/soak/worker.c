@@ -222,6 +222,12 @@ static void do_put(void)
     opts.deadline = s.deadline;
     r = span_end(&s, "put", berth_put(b, key_of(&o), scratch, o.size, &opts));
     record_put(r == 0 || r == BERTH_EUNPUBLISHED || r == BERTH_EVERSION);
+    if (r == -ETIMEDOUT) {
+        struct berth_error_info e;
+
+        berth_error(b, &e); /* figures say that there was no room; without them the node may put it yet */
+        record_open_put(e.figure[0] == 0);
+    }
 }
 
 /* A chain, or what is missing of it, becomes visible as a whole; one in ten is given up instead. */
@@ -254,6 +260,7 @@ static void do_group(void)
     }
     r = record_result("seal", berth_seal(b, d, MEMBERS));
     record_put(r >= 0 ? MEMBERS - (uint64_t)r : 0);
+    record_open_put(r == -ETIMEDOUT ? MEMBERS : 0);
     if (r < 0)
         record_result("abort", berth_abort(b, d, MEMBERS));
 }
