@@ -68,7 +68,8 @@ static struct evict_hint hint_of(struct node *n, const struct member *first, uin
     return hint;
 }
 
-static void settle(struct node *n, const struct member *first, uint32_t count, uint32_t position)
+static void settle(struct node *n, const struct effect *e, const struct member *first, uint32_t count,
+                   uint32_t position)
 {
     const struct member *m = &first[position];
     const struct slot_header *h = header_of(n, m->slot);
@@ -81,7 +82,8 @@ static void settle(struct node *n, const struct member *first, uint32_t count, u
     if (slot_held(n, m->slot)) {
         renew_expiries(n, m->slot);
     }
-    bool copy = h->region != 0; /* made elsewhere, and pulled */
+    /* Pulled: not to be told by its region, for a peer gives back what was put here and evicted, too. */
+    bool copy = e->session == NODE_PULLER;
     n->counters[copy ? NODE_COPIES : NODE_PUTS]++;
     n->counters[copy ? NODE_COPY_BYTES : NODE_PUT_BYTES] += h->size;
 }
@@ -147,7 +149,7 @@ void publish(struct node *n, const struct effect *e, const struct member *m, uin
     n->request++;
     for (uint32_t i = count; i-- > 0;) { /* deepest first: the first of a prefix is the most recent */
         if (!m[i].kept) {
-            settle(n, m, count, i);
+            settle(n, e, m, count, i);
         }
     }
     n->counters[NODE_SEALS]++;
