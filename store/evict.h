@@ -30,6 +30,7 @@ struct evict_env {
 
 struct evict_policy {
     const char *name;
+    uint32_t slot_bytes; /* memory of a slot that it was given, beside what is of one size whatever their number */
     /* NULL without memory. env is copied. */
     void *(*create)(uint32_t max_slots, const struct evict_env *env);
     void (*destroy)(void *p);

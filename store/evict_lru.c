@@ -254,6 +254,7 @@ static const char *lru_check(void *p)
 
 const struct evict_policy evict_lru = {
     .name = "lru",
+    .slot_bytes = sizeof(struct lru_slot),
     .create = lru_create,
     .destroy = lru_destroy,
     .insert = lru_insert,
