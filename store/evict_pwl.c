@@ -361,6 +361,7 @@ const struct evict_policy evict_pwl = {
     .slot_bytes = sizeof(struct pwl_slot) + sizeof(uint32_t) / PWL_KEYS_LOAD,
     .create = pwl_create,
     .destroy = pwl_destroy,
+    .expect = pwl_keys_expect,
     .insert = pwl_insert,
     .link = pwl_link,
     .touch = pwl_touch,

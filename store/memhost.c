@@ -1,7 +1,8 @@
 /* memhost.c: payload in a file on tmpfs (any file system that maps will do), whole from the beginning.
  *
  * A sparse file on a full tmpfs is a SIGBUS at some later put, so every page is allocated and populated here, or the
- * start fails with what is missing; only a pool that is for measuring is left sparse (threads 0). The file gets its last byte last: a file of the full size is a whole one.
+ * start fails with what is missing; only a pool that is for measuring is left sparse (threads 0). The file gets its
+ * last byte last: a file of the full size is a whole one.
  */
 #include "store/amount.h"
 #include "store/berth.h"

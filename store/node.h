@@ -258,8 +258,8 @@ enum node_counter {
     NODE_TOMBSTONES_LOST,  /* removals forgotten before that: there were too many */
     NODE_COPIES,           /* objects of other regions' versions that were sealed: not among the puts */
     NODE_COPY_BYTES,
-    NODE_PURGES,           /* begun */
-    NODE_PURGED,           /* objects that they removed */
+    NODE_PURGES, /* begun */
+    NODE_PURGED, /* objects that they removed */
     NODE_COUNTERS
 };
 extern const char *const node_counter_names[NODE_COUNTERS]; /* lower_case, for metrics and JSON */
@@ -296,8 +296,8 @@ struct node_status {
     int64_t closed_ns; /* until slots that an earlier node may have leased are used again, 0 now */
     uint64_t sessions;
     uint64_t high_bytes, low_bytes;
-    uint32_t waiting;                                      /* requests that wait for room */
-    uint32_t purges;                                       /* under way, or waiting for another */
+    uint32_t waiting;          /* requests that wait for room */
+    uint32_t purges;           /* under way, or waiting for another */
     uint64_t slot_state_bytes; /* of process memory, of each slot that was ever used: the policy's and lists */
     uint64_t remembered, remembered_max, remembered_bytes; /* keys that node_why knows of that are not here */
 };

@@ -160,18 +160,19 @@ static int report_metadata(struct scale *s)
 
 static int run_restarts(struct scale *s)
 {
-    double n = (double)s->all.b.objects, took[RESTARTS], reading[RESTARTS];
-    int64_t total = 0, ns;
+    double n = (double)s->all.b.objects, took[RESTARTS], cpu[RESTARTS], reading[RESTARTS];
+    int64_t total = 0, ns, cpu_ns;
     unsigned count = 0;
     json_t *more;
     int code = 0;
 
     while (!code && count < RESTARTS && total < RESTARTS_NS) {
-        code = scale_restart(&s->all, &ns);
+        code = scale_restart(&s->all, &ns, &cpu_ns);
         if (code)
             return code;
         total += ns;
         took[count] = (double)ns / n;
+        cpu[count] = (double)cpu_ns / n;
         code = scale_read_files(&s->all, &ns);
         if (code)
             return bench_fail(code);
@@ -179,6 +180,7 @@ static int run_restarts(struct scale *s)
     }
     more = row("restart", 1000);
     json_object_set_new(more, "restart_ns_per_object", json_real(median(took, count)));
+    json_object_set_new(more, "cpu_ns_per_object", json_real(median(cpu, count)));
     set_integer(more, "restarts", count);
     bench_report(&s->all.b, &(struct bench_result){.unit = "object",
                                                    .timed = (unsigned)s->all.b.objects,

@@ -40,8 +40,9 @@ int scale_close(struct scale_node *n, int code);
 
 /* Puts `count` new keys. 0 or a negative error. */
 int scale_put(struct scale_node *n, uint64_t count);
-/* Stops and starts the node, and looks whether all objects are there again. */
-int scale_restart(struct scale_node *n, int64_t *ns);
+/* Stops and starts the node, and looks whether all objects are there again. ns: until it was ready; cpu_ns: of its
+ * process until then and a moment after. Exit codes, after the error was reported. */
+int scale_restart(struct scale_node *n, int64_t *ns, int64_t *cpu_ns);
 /* What the node takes. 0 or a negative error. */
 int scale_memory(struct scale_node *n, struct scale_memory *m);
 /* ns that reading what a start has to read takes: slot headers and the used part of the index, once, by 1 MiB. */

@@ -255,7 +255,23 @@ int scale_fill(struct scale_node *n)
     return 0;
 }
 
-int scale_restart(struct scale_node *n, int64_t *ns)
+/* User and system time; 0: not known. */
+static int64_t cpu_of(pid_t pid)
+{
+    char path[64];
+    unsigned long long user = 0, system = 0;
+    FILE *f;
+
+    snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+    f = fopen(path, "re");
+    if (f && fscanf(f, "%*d (%*[^)]) %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu", &user, &system) != 2)
+        user = system = 0;
+    if (f)
+        fclose(f);
+    return (int64_t)(user + system) * (1000000000 / sysconf(_SC_CLK_TCK));
+}
+
+int scale_restart(struct scale_node *n, int64_t *ns, int64_t *cpu_ns)
 {
     struct berth_open_opts opts = {.size = sizeof(opts), .name = "berth bench", .timeout_ns = cli.timeout_ns};
     struct scale_memory m;
@@ -268,6 +284,7 @@ int scale_restart(struct scale_node *n, int64_t *ns)
     error = bench_node_restart(&n->b.node, ns);
     if (error)
         return cli_fail(error, n->b.which->name, "berthd did not stop cleanly, or did not start again");
+    *cpu_ns = cpu_of(n->b.node.pid);
     error = berth_open(&n->b.b, n->b.node.url, &opts);
     error = error ? error : scale_memory(n, &m);
     if (error)
