@@ -69,6 +69,8 @@ bool lookup_has(const struct lookup *l, struct key_hash hash, uint32_t slot);
  * entry that no keep confirmed and sets passed and ask to what is there. -ENOMEM. */
 struct lookup_repair;
 int lookup_repair_begin(struct lookup *l, struct lookup_repair **out);
+/* The key is kept soon: what that reads begins to come. */
+void lookup_repair_ahead(const struct lookup_repair *r, struct key_hash hash);
 void lookup_repair_keep(struct lookup_repair *r, struct key_hash hash, uint32_t slot);
 uint64_t lookup_repair_end(struct lookup_repair *r); /* entries cleared or added */
 

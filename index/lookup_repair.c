@@ -114,6 +114,13 @@ static void wait_for_room(struct lookup_repair *r, struct key_hash hash, uint32_
     r->waiting[r->n_waiting++] = (struct waiting){hash, slot};
 }
 
+void lookup_repair_ahead(const struct lookup_repair *r, struct key_hash hash)
+{
+    uint64_t home = hash.home & r->l->mask;
+    __builtin_prefetch(&r->l->buckets[home]);
+    __builtin_prefetch(&r->kept[home]);
+}
+
 void lookup_repair_keep(struct lookup_repair *r, struct key_hash hash, uint32_t slot)
 {
     uint64_t home = hash.home & r->l->mask;

@@ -30,9 +30,12 @@ struct evict_env {
 
 struct evict_policy {
     const char *name;
+    uint32_t slot_bytes; /* memory of a slot that it was given, beside what is of one size whatever their number */
     /* NULL without memory. env is copied. */
     void *(*create)(uint32_t max_slots, const struct evict_env *env);
     void (*destroy)(void *p);
+    /* So many slots are about to be inserted, the first ones: room is made at once that would else grow with them. */
+    void (*expect)(void *p, uint32_t slots);
     /* Members of one group come deepest first, one after the other. */
     void (*insert)(void *p, uint32_t slot, const struct evict_hint *hint);
     /* The slot was inserted before its parent was: XXH3-64 of the parent's key. */

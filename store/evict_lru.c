@@ -252,10 +252,17 @@ static const char *lru_check(void *p)
     return NULL;
 }
 
+static void lru_expect(void *p, uint32_t slots)
+{
+    (void)p, (void)slots; /* nothing here grows */
+}
+
 const struct evict_policy evict_lru = {
     .name = "lru",
+    .slot_bytes = sizeof(struct lru_slot),
     .create = lru_create,
     .destroy = lru_destroy,
+    .expect = lru_expect,
     .insert = lru_insert,
     .link = lru_link,
     .touch = lru_touch,

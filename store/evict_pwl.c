@@ -358,8 +358,10 @@ static void *pwl_create(uint32_t max_slots, const struct evict_env *env)
 
 const struct evict_policy evict_pwl = {
     .name = "pwl",
+    .slot_bytes = sizeof(struct pwl_slot) + sizeof(uint32_t) / PWL_KEYS_LOAD,
     .create = pwl_create,
     .destroy = pwl_destroy,
+    .expect = pwl_keys_expect,
     .insert = pwl_insert,
     .link = pwl_link,
     .touch = pwl_touch,

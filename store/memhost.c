@@ -1,7 +1,8 @@
 /* memhost.c: payload in a file on tmpfs (any file system that maps will do), whole from the beginning.
  *
  * A sparse file on a full tmpfs is a SIGBUS at some later put, so every page is allocated and populated here, or the
- * start fails with what is missing. The file gets its last byte last: a file of the full size is a whole one.
+ * start fails with what is missing; only a pool that is for measuring is left sparse (threads 0). The file gets its
+ * last byte last: a file of the full size is a whole one.
  */
 #include "store/amount.h"
 #include "store/berth.h"
@@ -60,16 +61,16 @@ static bool is_unfinished(off_t size)
     return size == 0 || size % PAGE_BYTES == PAGE_BYTES - 1;
 }
 
-static int begin_file(int fd, const char *path, uint64_t bytes, char *why, size_t why_size)
+static int begin_file(int fd, const char *path, uint64_t bytes, bool sparse, char *why, size_t why_size)
 {
-    int short_of = check_space(fd, path, bytes, why, why_size);
+    int short_of = sparse ? 0 : check_space(fd, path, bytes, why, why_size);
     if (short_of != 0)
         return short_of;
     return ftruncate(fd, (off_t)bytes - 1) == 0 ? 0 : refuse_errno("size", path, why, why_size);
 }
 
 /* 0: made new, not whole yet; 1: whole from before. *made tells whether a failure removes the file. */
-static int open_file(int *out, const char *path, uint64_t bytes, int *made, char *why, size_t why_size)
+static int open_file(int *out, const char *path, uint64_t bytes, bool sparse, int *made, char *why, size_t why_size)
 {
     int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW;
     *made = 0;
@@ -94,7 +95,7 @@ static int open_file(int *out, const char *path, uint64_t bytes, int *made, char
                    amount((uint64_t)st.st_size, has), amount(bytes, wants));
     else {
         *made = 1; /* what an interrupted start left */
-        e = begin_file(fd, path, bytes, why, why_size);
+        e = begin_file(fd, path, bytes, sparse, why, why_size);
     }
     if (e >= 0)
         *out = fd;
@@ -125,7 +126,7 @@ static int lock_pool(void *base, uint64_t bytes, enum mem_lock lock, char *why, 
 static int populate_pool(void *base, int fd, const char *path, uint64_t bytes, unsigned threads,
                          const struct mem_progress *progress, char *why, size_t why_size)
 {
-    int e = populate(base, fd, bytes, threads, progress);
+    int e = threads > 0 ? populate(base, fd, bytes, threads, progress) : 0;
     char size[AMOUNT_SIZE];
     if (e == -ECANCELED)
         return refuse(e, why, why_size, "stopped before the pool was whole");
@@ -150,7 +151,7 @@ static int host_reserve(struct mem_pool *p, const char *path, uint64_t bytes, en
     if (bytes == 0 || bytes % PAGE_BYTES != 0 || bytes > INT64_MAX)
         return refuse(-EINVAL, why, why_size, "a pool of %llu bytes is no multiple of %u", (unsigned long long)bytes,
                       PAGE_BYTES);
-    int old = open_file(&fd, path, bytes, &made, why, why_size);
+    int old = open_file(&fd, path, bytes, threads == 0, &made, why, why_size);
     int e = old < 0 ? old : 0;
     if (e != 0)
         goto unmake;

@@ -37,6 +37,8 @@ enum mem_lock { MEM_LOCK_OFF, MEM_LOCK_AUTO, MEM_LOCK_REQUIRED };
 struct memkind {
     const char *name;
     /* Makes or opens the pool's memory at `path`, whole: allocated, populated by `threads` threads, locked as asked.
+     * threads 0: the size is reserved and nothing is allocated: a page comes when it is first touched, and where the
+     * file system is full then, that is a SIGBUS. For measuring what no payload is written for; not to be locked.
      * 0; 1: it holds what an earlier node left; -ENOSPC, -ENOMEM, -EPERM (lock required): why[] says figure and fix.
      * -ECANCELED: progress said stop, and a file that was made is gone again.
      * With MEM_LOCK_AUTO a success leaves in why[] why it is not locked; else why[] is empty then. */

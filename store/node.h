@@ -296,8 +296,9 @@ struct node_status {
     int64_t closed_ns; /* until slots that an earlier node may have leased are used again, 0 now */
     uint64_t sessions;
     uint64_t high_bytes, low_bytes;
-    uint32_t waiting;                                      /* requests that wait for room */
-    uint32_t purges;                                       /* under way, or waiting for another */
+    uint32_t waiting;          /* requests that wait for room */
+    uint32_t purges;           /* under way, or waiting for another */
+    uint64_t slot_state_bytes; /* of process memory, of each slot that was ever used: the policy's and lists */
     uint64_t remembered, remembered_max, remembered_bytes; /* keys that node_why knows of that are not here */
 };
 void node_status(const struct node *n, struct node_status *out);

@@ -96,6 +96,7 @@ void node_status(const struct node *n, struct node_status *out)
     out->low_bytes = n->c.low_bytes;
     out->waiting = n->n_waiters;
     out->purges = n->n_purges;
+    out->slot_state_bytes = n->policy->slot_bytes + n->side_bytes / n->max_headers;
     out->remembered = n->fates.count;
     out->remembered_max = FATES_MAX;
     out->remembered_bytes = FATES_MAX * sizeof(struct fate);

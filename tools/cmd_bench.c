@@ -9,20 +9,22 @@
 
 const struct bench_case bench_cases[] = {
     {"local-get", "get and release, against the same read without its pin", bench_local_get, 4096, 10000, 1, true,
-     false},
-    {"local-get-batch", "get_many and release, a key", bench_local_get_batch, 4096, 1000000, 32, true, false},
-    {"exists", "exists of many, a key", bench_exists, 4096, 1000000, 128, true, false},
-    {"prefix", "a prefix pinned and released, a call", bench_prefix, 4096, 1000000, 256, true, false},
-    {"put", "put from a cold source", bench_put, 2 << 20, 0, 1, false, false},
-    {"put-batch", "small puts through a queue", bench_put_batch, 4096, 100000, 64, false, false},
-    {"put-group", "create, fill and seal in groups of depth", bench_put_group, 65536, 0, 32, false, false},
-    {"idle", "what a node costs that nobody asks", bench_idle, 4096, 10000, 1, false, false},
-    {"overhead", "what counters and samples cost a get", bench_overhead, 4096, 1000000, 1, false, false},
-    {"pull", "pulls from another node, against raw send and sendfile", bench_pull, 64 << 10, 0, 1, false, true},
+     false, false},
+    {"local-get-batch", "get_many and release, a key", bench_local_get_batch, 4096, 1000000, 32, true, false, false},
+    {"exists", "exists of many, a key", bench_exists, 4096, 1000000, 128, true, false, false},
+    {"prefix", "a prefix pinned and released, a call", bench_prefix, 4096, 1000000, 256, true, false, false},
+    {"put", "put from a cold source", bench_put, 2 << 20, 0, 1, false, false, false},
+    {"put-batch", "small puts through a queue", bench_put_batch, 4096, 100000, 64, false, false, false},
+    {"put-group", "create, fill and seal in groups of depth", bench_put_group, 65536, 0, 32, false, false, false},
+    {"idle", "what a node costs that nobody asks", bench_idle, 4096, 10000, 1, false, false, false},
+    {"overhead", "what counters and samples cost a get", bench_overhead, 4096, 1000000, 1, false, false, false},
+    {"pull", "pulls from another node, against raw send and sendfile", bench_pull, 64 << 10, 0, 1, false, true, false},
     {"pull-batch", "keys pulled together into the pool, a call of depth keys", bench_pull_batch, 64 << 10, 0, 256,
-     false, true},
-    {"pull-fair", "4 KiB pulls during a large one, against the same alone", bench_pull_fair, 1 << 30, 0, 1, false,
-     true},
+     false, true, false},
+    {"pull-fair", "4 KiB pulls during a large one, against the same alone", bench_pull_fair, 1 << 30, 0, 1, false, true,
+     false},
+    {"scale", "many objects in a pool that is not populated: get, put, metadata, restart", bench_scale, 0, 1000000, 64,
+     false, false, true},
     {0}};
 
 const struct cli_option bench_options[] = {
@@ -40,6 +42,7 @@ const struct cli_option bench_options[] = {
     {"verify", 0, "always|1/N|lease", "pulls: checksums of all, of 1 in N, or none; default always"},
     {"home", 0, "owner|reader|other", "pulls: the node that knows where the keys are; default owner"},
     {"replica", 0, NULL, "pull: into the reader's pool, each key once, and not into the caller's buffer"},
+    {"pool", 0, "SIZE", "scale: bytes of the pool, reserved and not populated; without --objects as many as it holds"},
     {"pin", 0, NULL, "pulls: owner and reader on a CPU each"},
     {0}};
 
@@ -143,6 +146,8 @@ static int set(void *arg, const char *name, const char *value)
         return small_number(name, value, 1, 3600, &o->seconds);
     if (!strcmp(name, "key-size"))
         return small_number(name, value, 8, BENCH_KEY_MAX, &o->key_size);
+    if (!strcmp(name, "pool"))
+        return cli_size("--pool", value, &o->pool);
     if (!strcmp(name, "pause"))
         return cli_duration("--pause", value, &o->pause_ns);
     if (of_pulls(name))
@@ -193,7 +198,9 @@ static int check(const struct bench_case *c, const struct bench *o)
     if (o->pulls.given && !c->pulls)
         return cli_usage("'%s' pulls nothing: leave --transport, --lease, --verify, --home, --replica and --pin out",
                          c->name);
-    if (c->pulls && o->url)
+    if (o->pool && !c->scales)
+        return cli_usage("'%s' has the pool that its objects need: leave --pool out", c->name);
+    if ((c->pulls || c->scales) && o->url)
         return cli_usage("'%s' has nodes of its own: leave -n out", c->name);
     if (c->pulls && o->size == 0)
         return cli_usage("--size: nothing moves for objects of 0 bytes");

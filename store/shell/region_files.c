@@ -55,6 +55,7 @@ void region_shape(struct region_shape *out, const struct settings *s)
     *out = (struct region_shape){
         .pool_bytes = s->pool,
         .mr_bytes = s->mr_size,
+        .reserved_bytes = s->populate == POPULATE_ON ? 0 : s->pool,
         .n_units = (uint32_t)(s->pool / UNIT_BYTES),
         .max_headers = (uint32_t)headers,
         .n_tails = cells_for(headers),
@@ -80,7 +81,7 @@ static uint64_t tails_at_start(const struct region_shape *s)
 
 uint64_t region_files_bytes(const struct region_shape *s)
 {
-    return s->pool_bytes + slots_at_start(s) + s->lookup_bytes + tails_at_start(s);
+    return s->pool_bytes - s->reserved_bytes + slots_at_start(s) + s->lookup_bytes + tails_at_start(s);
 }
 
 uint64_t region_own_bytes(const struct region_shape *s)

@@ -6,6 +6,7 @@
 
 struct region_shape {
     uint64_t pool_bytes, mr_bytes;
+    uint64_t reserved_bytes; /* of the pool, not allocated at the start */
     uint32_t n_units, max_headers, n_tails;
     uint64_t headers_offset, slots_bytes, lookup_bytes, tails_bytes;
 };

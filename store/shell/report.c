@@ -109,6 +109,16 @@ static json_t *slots_json(const struct server *s, const struct node_status *st)
     return o;
 }
 
+/* What objects cost beside their payload and the index. */
+static json_t *metadata_json(const struct server *s, const struct node_status *st)
+{
+    json_t *o = json_object();
+    put(o, "header_bytes", st->slabs.headers_used * sizeof(struct slot_header));
+    put(o, "state_bytes", st->slabs.headers_used * st->slot_state_bytes);
+    put(o, "lookup_bytes", s->region.lookup_bytes);
+    return o;
+}
+
 /* What `berth why` can tell. */
 static json_t *remembered_json(const struct node_status *st)
 {
@@ -275,6 +285,7 @@ static char *report_status(const struct server *s)
     json_object_set_new(o, "phases", phases_json(&st));
     put(o, "waiting", st.waiting);
     put(o, "purges", st.purges);
+    json_object_set_new(o, "metadata", metadata_json(s, &st));
     json_object_set_new(o, "remembered", remembered_json(&st));
     json_object_set_new(o, "sessions", sessions_json(s));
     json_object_set_new(o, "peers", peers_report(s->peers));

@@ -32,6 +32,9 @@ const struct setting settings_table[] = {
                          "most that one client may have unsealed"},
     [SET_PIN_QUOTA] = {"pin-quota", "SIZE", "from 0", "0", "most that one client may pin; 0: no limit"},
     [SET_CLASS] = {"class", "SIZE[,SIZE..]", "1 to 1GiB", "none", "slot sizes beside the fixed ones; may be repeated"},
+    [SET_POPULATE] = {"populate", "on|off", "", "on",
+                      "off, for measuring: pool pages come at first use, and no room is then a SIGBUS of who writes or "
+                      "reads them; lock is off too"},
     [SET_LOCK] = {"lock", "off|auto|required", "", "auto", "lock the pool in memory"},
     [SET_THREADS] = {"threads", "N", "0 to 64", "0", "threads that populate the pool; 0: one a CPU, at most 8"},
     [SET_SPIN] = {"spin-us", "N", "0 to 1000000", "50", "most microseconds to poll for a request or an answer"},
@@ -274,6 +277,21 @@ static int resolve_marks(struct settings *s, char *why, size_t why_size)
     return 0;
 }
 
+/* To lock a pool is to populate it. */
+static int resolve_lock(struct settings *s, char *why, size_t why_size)
+{
+    if (s->populate == POPULATE_ON)
+        return 0;
+    if (s->lock == MEM_LOCK_REQUIRED) {
+        snprintf(why, why_size,
+                 "'populate' is off and 'lock' required: a locked pool is populated: set one of them "
+                 "otherwise");
+        return -EINVAL;
+    }
+    s->lock = MEM_LOCK_OFF;
+    return 0;
+}
+
 int settings_finish(struct settings *s, char *why, size_t why_size)
 {
     s->pool = (s->pool + UNIT_BYTES - 1) / UNIT_BYTES * UNIT_BYTES;
@@ -284,5 +302,6 @@ int settings_finish(struct settings *s, char *why, size_t why_size)
         s->threads = cpus < 1 ? 1 : cpus > 8 ? 8 : (uint32_t)cpus;
     }
     int e = resolve_marks(s, why, why_size);
+    e = e != 0 ? e : resolve_lock(s, why, why_size);
     return e != 0 ? e : finish_peers(s, why, why_size);
 }

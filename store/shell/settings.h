@@ -23,6 +23,8 @@ enum peer_trust {
     TRUST_NETWORK /* whoever reaches the address may read and write all objects */
 };
 
+enum populate_pool { POPULATE_ON, POPULATE_OFF /* for measuring */ };
+
 /* A member of the list. */
 struct settings_peer {
     char name[SETTINGS_NODE_NAME];
@@ -45,6 +47,7 @@ struct settings {
     uint64_t pin_quota;   /* bytes a session may pin; 0: no limit */
     uint32_t classes[SETTINGS_CLASSES]; /* --class SIZE, repeatable: slot sizes in pages beside the fixed ones */
     uint32_t n_classes;
+    uint32_t populate;     /* enum populate_pool; default on */
     enum mem_lock lock;    /* off | auto | required */
     uint32_t threads;      /* for prefault; 0: as many as there are CPUs, at most 8 */
     uint32_t spin_us;      /* most that the node spins after a request before it sleeps; 0 never; default 50 */
@@ -73,7 +76,7 @@ struct settings {
         enum setting_origin origin;
         char text[128];                  /* as given */
         char where[256];                 /* "/etc/berth/berthd.ini:12", "$BERTH_POOL", "--pool" */
-    } source[32];                        /* by index in the table */
+    } source[40];                        /* by index in the table */
     const struct mem_progress *progress; /* of the prefault, for region_open; NULL: none */
 };
 

@@ -20,6 +20,7 @@
 #define DAY_NS (86400 * INT64_C(1000000000))
 
 static const char *const lock_names[] = {"off", "auto", "required", NULL};
+static const char *const populate_names[] = {"on", "off", NULL};
 static const char *const level_names[] = {"error", "warning", "info", "debug", NULL};
 
 static const char *const format_names[] = {"text", "json", NULL};
@@ -329,6 +330,8 @@ int value_parse(struct settings *s, unsigned index, const char *text)
         return parse_size(text, 0, INT64_MAX, &s->pin_quota);
     case SET_CLASS:
         return parse_classes(s, text);
+    case SET_POPULATE:
+        return parse_choice(populate_names, text, &s->populate);
     case SET_LOCK:
         return parse_lock(text, &s->lock);
     case SET_THREADS:
@@ -434,6 +437,8 @@ static const char *text_field(const struct settings *s, unsigned index)
         return s->metrics;
     case SET_POLICY:
         return s->policy;
+    case SET_POPULATE:
+        return populate_names[s->populate];
     case SET_LOCK:
         return lock_names[s->lock];
     case SET_LOG_LEVEL:

@@ -18,6 +18,7 @@ enum setting_index { /* order of settings_table */
                      SET_DRAFT_QUOTA,
                      SET_PIN_QUOTA,
                      SET_CLASS,
+                     SET_POPULATE,
                      SET_LOCK,
                      SET_THREADS,
                      SET_SPIN,

@@ -90,6 +90,23 @@ static void whole_and_kept(void **unused)
     host_memkind.release(&p);
 }
 
+/* For measuring: larger than any file system has room for, and no page of it is taken before it is touched. */
+static void sparse(void **unused)
+{
+    (void)unused;
+    struct mem_pool p;
+    struct stat st;
+    for (int old = 0; old < 2; old++) {
+        assert_int_equal(host_memkind.reserve(&p, path, UINT64_C(1) << 40, MEM_LOCK_OFF, 0, NULL, why, sizeof why),
+                         old);
+        assert_int_equal(fstat(p.fd, &st), 0);
+        assert_int_equal(st.st_size, INT64_C(1) << 40);
+        assert_int_equal(st.st_blocks, old * 8);
+        ((uint8_t *)p.base)[4096] = 1;
+        host_memkind.release(&p);
+    }
+}
+
 static void refusals(void **unused)
 {
     (void)unused;
@@ -223,7 +240,12 @@ static void stopped_between_pieces(void **unused)
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make, unmake)
-    const struct CMUnitTest tests[] = {TEST(whole_and_kept), TEST(refusals),       TEST(views),
-                                       TEST(on_huge_pages),  TEST(populate_fails), TEST(stopped_between_pieces)};
+    const struct CMUnitTest tests[] = {TEST(whole_and_kept),
+                                       TEST(sparse),
+                                       TEST(refusals),
+                                       TEST(views),
+                                       TEST(on_huge_pages),
+                                       TEST(populate_fails),
+                                       TEST(stopped_between_pieces)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

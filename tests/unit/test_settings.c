@@ -137,6 +137,7 @@ static void bad_values(void **unused)
         {"pin-quota", "-1"},
         {"lock", "yes"},
         {"threads", "65"},
+        {"populate", "no"},
         {"threads", ""},
         {"spin-us", "1ms"},
         {"mode", "0777"},

@@ -71,8 +71,12 @@ int bench_no_memory(void)
 
 static int open_own(struct bench *b, uint64_t slots, uint64_t room_slots)
 {
-    struct bench_node_config config = {
-        .slots = slots, .room_slots = room_slots, .slot_bytes = bench_slot_bytes(b->size)};
+    struct bench_node_config config = {.slots = slots,
+                                       .room_slots = room_slots,
+                                       .slot_bytes = bench_slot_bytes(b->size),
+                                       .pool = b->pool,
+                                       .headers = b->headers,
+                                       .more = b->settings};
     char why[256] = "";
     int error;
 
@@ -332,12 +336,12 @@ void bench_source_close(struct bench_source *s)
 /* ---- report ---- */
 
 /* Of the node's own CPU time as of a time: the less the better. */
-enum unit { UNIT_NS, UNIT_CPU, UNIT_BYTES, UNIT_RATE };
+enum unit { UNIT_NS, UNIT_CPU, UNIT_SIZE, UNIT_BYTES, UNIT_RATE };
 
 /* A baseline's name ends with its unit, "memcpy_bytes_per_second": its words without. */
 static enum unit baseline_words(const struct bench_result *r, char name[64])
 {
-    static const char *const units[] = {"_ns", "_cpu_ns_per_second", "_bytes_per_second", "_per_second"};
+    static const char *const units[] = {"_ns", "_cpu_ns_per_second", "_bytes", "_bytes_per_second", "_per_second"};
     size_t n = strlen(r->baseline), unit = 0, cut;
 
     while (unit < UNIT_RATE && ((cut = strlen(units[unit])) > n || strcmp(r->baseline + n - cut, units[unit]) != 0))
@@ -353,7 +357,7 @@ static const char *better(const struct bench_result *r)
 {
     char name[64];
 
-    return baseline_words(r, name) <= UNIT_CPU ? "less" : "more";
+    return baseline_words(r, name) <= UNIT_SIZE ? "less" : "more";
 }
 
 static void report_json(const struct bench *b, const struct bench_result *r)
@@ -413,6 +417,8 @@ static void print_baseline(const struct bench *b, const struct bench_result *r)
 
     if (unit == UNIT_NS)
         bench_text_of_time(value, r->value);
+    else if (unit == UNIT_SIZE)
+        snprintf(value, sizeof(value), "%.1f bytes", r->value);
     else if (unit == UNIT_BYTES)
         bench_text_of_rate(value, r->value);
     else

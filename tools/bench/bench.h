@@ -27,6 +27,7 @@ struct bench_case {
     unsigned depth;
     bool threads; /* takes --threads */
     bool pulls;   /* takes the options of pulls */
+    bool scales;  /* takes --pool */
 };
 extern const struct bench_case bench_cases[]; /* cmd_bench.c; ends with a NULL name */
 
@@ -54,7 +55,10 @@ struct bench {
     uint64_t draft_bytes; /* of a node that was named: most that may be unsealed at once; 0: no limit */
     int64_t pause_ns;
     struct bench_pulls pulls;
-    struct bench_node node; /* of our own */
+    uint64_t pool;               /* of our own node, reserved and not populated; 0: as objects need, populated */
+    uint64_t headers;            /* its max-objects; 0: as objects need */
+    const char *const *settings; /* more of them, as bench_node_config has them; may be NULL */
+    struct bench_node node;      /* of our own */
     struct berth *b;
     struct berth_queue *queue; /* of BENCH_QUEUE */
     uint64_t run;              /* part of every key: a second run on the same node has keys of its own */
@@ -142,5 +146,6 @@ int bench_overhead(struct bench *b);
 int bench_pull(struct bench *b);
 int bench_pull_batch(struct bench *b);
 int bench_pull_fair(struct bench *b);
+int bench_scale(struct bench *b);
 
 #endif

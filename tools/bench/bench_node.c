@@ -15,6 +15,7 @@
 #include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #define BERTHD_USAGE 2 /* its exit codes */
@@ -59,7 +60,7 @@ static uint64_t pool_bytes(const struct bench_node_config *c)
     uint64_t bytes = (c->slots + c->room_slots) * c->slot_bytes;
     uint64_t slab = bytes / 16 < SLAB_MAX ? bytes / 16 : SLAB_MAX;
 
-    return round_up(bytes + bytes / 16 + 2 * slab + 16 * MIB, 2 * MIB);
+    return c->pool ? c->pool : round_up(bytes + bytes / 16 + 2 * slab + 16 * MIB, 2 * MIB);
 }
 
 static unsigned make_settings(const struct bench_node_config *c, struct setting_pair out[SETTINGS])
@@ -77,7 +78,8 @@ static unsigned make_settings(const struct bench_node_config *c, struct setting_
     out[n].name = "draft-quota";
     snprintf(out[n++].value, SETTING_TEXT, "%" PRIu64, pool);
     out[n].name = "max-objects";
-    snprintf(out[n++].value, SETTING_TEXT, "%" PRIu64, (c->slots + c->room_slots) * 9 / 8 + 32768);
+    snprintf(out[n++].value, SETTING_TEXT, "%" PRIu64,
+             c->headers ? c->headers : (c->slots + c->room_slots) * 9 / 8 + 32768);
     if (!fixed_class(c->slot_bytes)) {
         out[n].name = "class";
         snprintf(out[n++].value, SETTING_TEXT, "%" PRIu64, c->slot_bytes);
@@ -242,38 +244,53 @@ static void close_others(unsigned a, unsigned b)
     close_range(high + 1, UINT32_MAX, 0);
 }
 
-/* Until the client says stop or is gone, or berthd has ended. */
-static void watch(struct pollfd p[3], pid_t pid, int report)
+/* Until the client says stop or is gone, or berthd has ended, which all is false; true: until it says restart. */
+static bool watch(struct pollfd p[3], pid_t pid, int report)
 {
     bool gone = false;
+    char word;
 
+    p[0].revents = 0; /* of the one before */
     while (!gone && !p[0].revents && !p[1].revents) {
         if (poll(p, 3, -1) < 0 && errno != EINTR)
-            return;
+            return false;
         if (p[2].revents && says_ready(p[2].fd))
             gone = write(report, &pid, sizeof(pid)) != sizeof(pid);
     }
+    return !gone && !p[1].revents && read(p[0].fd, &word, 1) == 1;
+}
+
+/* One berthd from start to end. */
+static bool keep_one(const struct bench_node *n, const struct bench_node_config *config, struct pollfd p[3], int report,
+                     int *status)
+{
+    pid_t pid = spawn_berthd(n, config);
+    bool again;
+
+    if (pid < 0)
+        _exit(127);
+    p[1] = (struct pollfd){.fd = (int)syscall(SYS_pidfd_open, pid, 0), .events = POLLIN};
+    again = watch(p, pid, report);
+    if (p[1].revents)
+        waitpid(pid, status, 0);
+    else
+        end_berthd(pid, p[1].fd, status);
+    close(p[1].fd);
+    return again && *status == 0;
 }
 
 static void keep(const struct bench_node *n, const struct bench_node_config *config, int stop, int report)
 {
     struct pollfd p[3] = {{.fd = stop, .events = POLLIN}};
     int status = 0, ignored;
-    pid_t pid;
+    pid_t none = 0;
 
     close_others((unsigned)stop, (unsigned)report);
     setsid(); /* an interrupt from the terminal is for the client, which then ends us */
     signal(SIGPIPE, SIG_IGN);
     p[2] = (struct pollfd){.fd = open_notify(n), .events = POLLIN};
-    pid = spawn_berthd(n, config);
-    if (pid < 0)
-        _exit(127);
-    p[1] = (struct pollfd){.fd = (int)syscall(SYS_pidfd_open, pid, 0), .events = POLLIN};
-    watch(p, pid, report);
-    if (p[1].revents)
-        waitpid(pid, &status, 0);
-    else
-        end_berthd(pid, p[1].fd, &status);
+    while (keep_one(n, config, p, report, &status) && write(report, &none, sizeof(none)) == sizeof(none))
+        ;
     ignored = nftw(n->dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
     (void)ignored; /* nobody is left to hear of it */
     _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 1);
@@ -354,6 +371,27 @@ int bench_node_start(struct bench_node *n, const struct bench_node_config *confi
     if (error == BERTH_ENODE && n->exit == BERTHD_REFUSED)
         return -ENOSPC;
     return error == BERTH_ENODE && n->exit == BERTHD_USAGE ? -EINVAL : error;
+}
+
+static int64_t now_ns(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
+}
+
+int bench_node_restart(struct bench_node *n, int64_t *ns)
+{
+    pid_t none;
+
+    if (write(n->stop, "r", 1) != 1 || read(n->report, &none, sizeof(none)) != sizeof(none) || none)
+        return -EIO;
+    *ns = now_ns();
+    if (read(n->report, &n->pid, sizeof(n->pid)) != sizeof(n->pid))
+        return -EIO;
+    *ns = now_ns() - *ns;
+    return 0;
 }
 
 int bench_node_stop(struct bench_node *n)

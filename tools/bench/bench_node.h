@@ -19,6 +19,8 @@ struct bench_node_config {
     uint64_t room_slots; /* beyond: drafts, grants, what waits for its readers */
     uint64_t high_slots; /* evict above so many; 0: no eviction while they fit */
     uint64_t low_slots;
+    uint64_t pool;           /* bytes of the pool; 0: what all of this needs */
+    uint64_t headers;        /* max-objects; 0: some more than all of this needs */
     const char *policy;      /* NULL: the default */
     const char *const *more; /* further settings, "NAME=VALUE", up to a NULL; at most BENCH_NODE_MORE; NULL: none */
 };
@@ -40,6 +42,9 @@ uint64_t bench_slot_bytes(uint64_t size);
    reports. */
 int bench_node_start(struct bench_node *n, const struct bench_node_config *config, const char *name, struct berth **b,
                      char *why, size_t why_size);
+/* Stops it cleanly and starts it over its region with the same settings. No handle on it may be open. 0, with the time
+   from the end of one to the other's word that it is ready; -EIO: it did not stop cleanly, or did not start. */
+int bench_node_restart(struct bench_node *n, int64_t *ns);
 /* Stops it and removes its region. 0; -EIO: it did not stop cleanly. */
 int bench_node_stop(struct bench_node *n);
 

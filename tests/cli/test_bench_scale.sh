@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# berth bench scale: each row says what it must say, and nothing is left behind. Figures are not judged here.
+. "$(dirname "$0")/lib.sh"
+
+# scale NAME OPTIONS...: a document a row, in $scratch/NAME.ROW
+scale()
+{
+    local name=$1
+    shift
+    run 0 berth bench scale "$@" --seconds 1 --json
+    for row in metadata get put restart; do
+        grep "\"row\": \"$row\"" "$scratch/out" >"$scratch/$name.$row"
+        check "one row '$row'" test "$(wc -l <"$scratch/$name.$row")" -eq 1
+    done
+}
+row() # NAME ROW EXPRESSION
+{
+    cp "$scratch/$1.$2" "$scratch/out"
+    json "d['bench'] == 'scale' and d['row'] == '$2' and d['ratio'] > 0 and d['baseline']['value'] > 0 and d['goal'] > 0 and ($3)"
+}
+
+scale empty --objects 20000
+row empty metadata "d['objects'] == 20000 and d['size'] == 0 and d['metadata_bytes_per_object'] >= 128
+    and d['metadata_bytes_per_object'] == sum(d['counted'].values())
+    and d['measured_bytes_per_object'] == sum(d['measured'].values()) and d['pool_allocated_bytes'] == 0"
+row empty get "d['ops'] > 0 and d['baseline_objects'] == 2000 and d['latency_ns']['p50'] > 0"
+row empty put "d['ops'] > 0 and d['ops_per_second'] > 0 and d['baseline_objects'] == 10000 and d['fill_per_second'] > 0"
+row empty restart "d['restart_ns_per_object'] > 0 and d['restarts'] > 0"
+
+# Payload that nobody writes: 8 GiB of it, of which no page is ever taken.
+scale large --size 2MiB --pool 8GiB
+row large metadata "d['objects'] > 2000 and d['objects'] * d['size'] > 4 << 30 and d['pool_allocated_bytes'] == 0"
+row large restart "d['restart_ns_per_object'] > 0"
+
+run 0 berth bench scale --objects 2000 --seconds 1 --key-size 70
+out_has "bytes an object"
+
+# A pool that is not populated is one that is not locked.
+run 2 "$bin/berthd" --config /dev/null --region "$scratch/region" --socket "$scratch/socket" --populate off --lock required
+err_has "'populate' is off and 'lock' required"
+run 5 berth bench scale --objects 20000 --pool 8MiB --json
+failed_as 5 ENOSPC
+run 2 berth bench scale -n unix:/nowhere
+run 2 berth bench put --pool 1GiB
+finish
