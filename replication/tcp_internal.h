@@ -122,7 +122,7 @@ struct tcp_connection {
     int64_t due; /* PAIR_MAKING: given up then */
     bool room_wanted;
     bool wanting;   /* in ctx->wanting */
-    bool same_host; /* the peer is on this machine: both ends have one address */
+    bool same_host; /* the peer is on this machine: both ends have one address, or loopback ones */
     TAILQ_ENTRY(tcp_connection) link, wanting_link;
 
     struct transfer_list small, bulk; /* that want to ask for (more) bytes */
