@@ -256,7 +256,7 @@ enum node_counter {
     NODE_TAKEN,            /* objects and removals that took a greater counter */
     NODE_TOMBSTONES_KNOWN, /* removals that all homes have acknowledged */
     NODE_TOMBSTONES_LOST,  /* removals forgotten before that: there were too many */
-    NODE_COPIES,           /* objects of other regions' versions that were sealed: not among the puts */
+    NODE_COPIES,           /* objects that were pulled from other nodes: not among the puts */
     NODE_COPY_BYTES,
     NODE_COUNTERS
 };

@@ -53,7 +53,7 @@ static void renew_expiries(struct node *n, uint32_t slot)
     }
 }
 
-static void settle(struct node *n, const struct member *m, uint32_t position)
+static void settle(struct node *n, const struct effect *e, const struct member *m, uint32_t position)
 {
     const struct slot_header *h = header_of(n, m->slot);
     n->mark[m->slot] &= (uint8_t)~MARK_BUSY;
@@ -62,7 +62,8 @@ static void settle(struct node *n, const struct member *m, uint32_t position)
     if (slot_held(n, m->slot)) {
         renew_expiries(n, m->slot);
     }
-    bool copy = h->region != 0; /* made elsewhere, and pulled */
+    /* Pulled: not to be told by its region, for a peer gives back what was put here and evicted, too. */
+    bool copy = e->session == NODE_PULLER;
     n->counters[copy ? NODE_COPIES : NODE_PUTS]++;
     n->counters[copy ? NODE_COPY_BYTES : NODE_PUT_BYTES] += h->size;
 }
@@ -128,7 +129,7 @@ void publish(struct node *n, const struct effect *e, const struct member *m, uin
     n->request++;
     for (uint32_t i = count; i-- > 0;) { /* deepest first: the first of a prefix is the most recent */
         if (!m[i].kept) {
-            settle(n, &m[i], i);
+            settle(n, e, &m[i], i);
         }
     }
     n->counters[NODE_SEALS]++;

@@ -137,6 +137,26 @@ static void test_replica_keeps_its_version(void **unused)
     core_close(&c);
 }
 
+/* What comes back from a peer is a copy, also where this node put it once; what a client puts is none. */
+static void test_copies_are_not_puts(void **unused)
+{
+    (void)unused;
+    struct core c;
+    core_open(&c, 64 * MIB, lease_options);
+    core_attach(&c, 1);
+    attach_puller(&c);
+    assert_int_equal(core_put(&c, 1, "mine", 10, 0), 0);
+    struct berth_version first = seen_by_a_reader(&c, "mine");
+    assert_int_equal(core_key(&c, 1, MSG_REMOVE, "mine", 0), 0);
+    assert_int_equal(pull(&c, "mine", 0, first.counter, first.region), 0);
+    assert_int_equal(pull(&c, "theirs", 0, first.counter, 1234), 0);
+    assert_int_equal(core_status(&c).counter[NODE_PUTS], 1);
+    assert_int_equal(core_status(&c).counter[NODE_PUT_BYTES], 10);
+    assert_int_equal(core_status(&c).counter[NODE_COPIES], 2);
+    assert_int_equal(core_status(&c).counter[NODE_COPY_BYTES], 20);
+    core_close(&c);
+}
+
 static void test_newer_wins_where_it_may_be_replaced(void **unused)
 {
     (void)unused;
@@ -311,6 +331,7 @@ int main(void)
     printf("seed 0 (nothing is random here)\n");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_replica_keeps_its_version),
+        cmocka_unit_test(test_copies_are_not_puts),
         cmocka_unit_test(test_newer_wins_where_it_may_be_replaced),
         cmocka_unit_test(test_region_table_is_bounded),
         cmocka_unit_test(test_only_the_puller_and_only_sound_versions),
