@@ -136,6 +136,14 @@ bool tcp_address_is_any(const union tcp_address *a)
     return address_any_v6(&a->v6.sin6_addr);
 }
 
+bool tcp_address_is_loopback(const union tcp_address *a)
+{
+    if (a->any.sa_family == AF_INET) {
+        return ntohl(a->v4.sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+    }
+    return a->any.sa_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&a->v6.sin6_addr);
+}
+
 bool tcp_address_same_host(const union tcp_address *a, const union tcp_address *b)
 {
     if (a->any.sa_family != b->any.sa_family) {

@@ -25,6 +25,7 @@ enum tcp_use {
 int tcp_address_parse(const char *text, enum tcp_use use, union tcp_address *out, char *why, size_t why_size);
 
 bool tcp_address_is_any(const union tcp_address *a);
+bool tcp_address_is_loopback(const union tcp_address *a); /* 127.0.0.0/8, ::1 */
 /* Whether both are the same but for the port. */
 bool tcp_address_same_host(const union tcp_address *a, const union tcp_address *b);
 socklen_t tcp_address_size(const union tcp_address *a);

@@ -93,7 +93,8 @@ static bool on_this_host(const struct tcp_lane *lane)
     memset(&here, 0, sizeof here);
     memset(&there, 0, sizeof there);
     return getsockname(lane->fd, &here.any, &n) == 0 && getpeername(lane->fd, &there.any, &m) == 0 &&
-           tcp_address_same_host(&here, &there);
+           (tcp_address_same_host(&here, &there) ||
+            (tcp_address_is_loopback(&here) && tcp_address_is_loopback(&there)));
 }
 
 /* On one host pacing (BBR's) protects queues that loopback has not, and costs a timer and a turn of the kernel every

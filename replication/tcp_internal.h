@@ -15,8 +15,8 @@
 #define ITEMS_MAX 16u              /* DATA frames in one sendmsg */
 #define BATCH_BYTES (256u << 10)   /* payload in one sendmsg, about */
 #define AHEAD_BYTES (16u << 10)    /* input of a control lane that is read in one go */
-#define SMALL_MAX (32u << 10)      /* greatest transfer on the control lane */
-#define LONE_MAX (128u << 10)      /* the same, of one that is alone */
+#define SMALL_MAX (32u << 10)      /* of config.small */
+#define LONE_MAX (128u << 10)      /* greatest transfer on the control lane */
 #define LANE_QUOTA (128u << 10)    /* bytes of one lane and direction before the others have their turn */
 #define GRANT_QUANTUM (2ull << 20) /* bytes that one bulk transfer may ask for before the others have their turn */
 #define DONE_NS_MAX 10000000       /* of config.done_ns */
@@ -122,7 +122,7 @@ struct tcp_connection {
     int64_t due; /* PAIR_MAKING: given up then */
     bool room_wanted;
     bool wanting;   /* in ctx->wanting */
-    bool same_host; /* the peer is on this machine: both ends have one address */
+    bool same_host; /* the peer is on this machine: both ends have one address, or loopback ones */
     TAILQ_ENTRY(tcp_connection) link, wanting_link;
 
     struct transfer_list small, bulk; /* that want to ask for (more) bytes */

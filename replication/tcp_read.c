@@ -6,14 +6,19 @@
 
 #define SPARE 8 /* bulk leaves a SPAREth of a window to small transfers */
 
+static uint64_t min64(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
 /* On the control lane its DATA carries the acknowledgement of its READ; before that from the bulk lane it is a segment
- * of its own. What is alone keeps nobody waiting there. */
+ * of its own. What is alone keeps nobody waiting there, and fits into what bulk from other peers leaves of a window. */
 static bool is_small(const struct tcp_connection *c, const struct transfer *t)
 {
     const struct transport_config *f = &c->ctx->config;
     bool lone = c->request_count == 0 && TAILQ_EMPTY(&c->small) && TAILQ_EMPTY(&c->bulk);
     return t->bytes <= f->small ||
-           (lone && t->bytes <= LONE_MAX && t->bytes <= f->window && t->bytes <= f->source_window);
+           (lone && t->bytes <= LONE_MAX && t->bytes <= min64(f->window, f->source_window) / SPARE);
 }
 
 /* ---- completion ---- */
@@ -114,11 +119,6 @@ static bool fits(const struct tcp_connection *c, uint64_t n, bool small)
     uint64_t all = f->window - (small ? 0 : f->window / SPARE);
     uint64_t source = f->source_window - (small ? 0 : f->source_window / SPARE);
     return c->ctx->in_flight + n <= all && c->in_flight + n <= source;
-}
-
-static uint64_t min64(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
 }
 
 static struct request *new_request(struct tcp_connection *c, struct transfer *t)

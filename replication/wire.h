@@ -25,7 +25,7 @@
 #include <stdint.h>
 
 #define WIRE_MAGIC 0x31574854524542ULL /* "BERTHW1" */
-#define WIRE_VERSION 2u                /* the one spoken; HELLO, WELCOME and REFUSE are read in all */
+#define WIRE_VERSION 3u                /* the one spoken; HELLO, WELCOME and REFUSE are read in all */
 #define WIRE_VERSION_MEMORY 2u /* HELLO and WELCOME of this one and later have tombstones, fresh and replaceable */
 #define WIRE_HEAD 40u          /* bytes of the head */
 #define WIRE_MESSAGE_MAX (256u << 10) /* bytes of a message */

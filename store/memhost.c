@@ -135,10 +135,10 @@ static int populate_pool(void *base, int fd, const char *path, uint64_t bytes, u
                       "can't have all of the %s of '%s' in memory: %s: make the pool smaller, or free memory",
                       amount(bytes, size), path, strerror(-e));
     if (e != 0)
-        return refuse(e, why, why_size,
-                      "can't allocate the %s of '%s': %s: make the pool smaller, or choose a directory on a tmpfs with "
-                      "more room",
-                      amount(bytes, size), path, strerror(-e));
+        return refuse(e, why, why_size, "can't allocate the %s of '%s': %s: make the pool smaller, %s",
+                      amount(bytes, size), path, strerror(-e),
+                      e == -EFBIG ? "or raise the limit on files (ulimit -f)"
+                                  : "or choose a directory on a tmpfs with more room");
     return fd < 0 || ftruncate(fd, (off_t)bytes) == 0 ? 0 : refuse_errno("size", path, why, why_size);
 }
 

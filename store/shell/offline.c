@@ -94,7 +94,7 @@ int offline_check(const char *directory, char **text, char *why, size_t why_size
     struct region r = {.dir_fd = -1, .clients_fd = -1, .lock_fd = -1, .slots_fd = -1, .lookup_fd = -1, .tails_fd = -1};
     why[0] = '\0';
     int e = open_directory(&r, directory, why, why_size);
-    if (e == 0 && (r.lock_fd = region_lock(r.dir_fd, r.path, NULL, why, why_size)) < 0)
+    if (e == 0 && (r.lock_fd = region_lock(r.dir_fd, r.path, false, NULL, why, why_size)) < 0)
         e = r.lock_fd;
     e = e != 0 ? e : open_files(&r, why, why_size);
     e = e != 0 ? e : open_index(&r, why, why_size);

@@ -457,7 +457,7 @@ int region_open(struct region *r, const struct settings *s, const struct mem_pro
     e = region_ours(r->dir_fd, r->path, why, why_size);
     if (e != 0)
         goto close_directory;
-    r->lock_fd = region_lock(r->dir_fd, r->path, o.progress, why, why_size);
+    r->lock_fd = region_lock(r->dir_fd, r->path, r->remove, o.progress, why, why_size);
     if (r->lock_fd < 0) {
         e = r->lock_fd;
         goto close_directory;

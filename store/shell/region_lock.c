@@ -199,7 +199,8 @@ static bool still_there(int dir_fd, const char *name, int fd)
            a.st_dev == b.st_dev && S_ISREG(a.st_mode);
 }
 
-int region_lock(int dir_fd, const char *path, const struct mem_progress *progress, char *why, size_t why_size)
+int region_lock(int dir_fd, const char *path, bool is_private, const struct mem_progress *progress, char *why,
+                size_t why_size)
 {
     for (int tries = 0; tries < 8; tries++) {
         int fd = openat(dir_fd, "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -215,7 +216,7 @@ int region_lock(int dir_fd, const char *path, const struct mem_progress *progres
             e = mem_stopped(progress) ? refuse_stopped(path, why, why_size) : refuse_held(fd, path, why, why_size);
         else if (there && holder_read(fd, &h))
             e = wait_gone(&h, path, progress, why, why_size);
-        else if (there && (e = holder_write(fd, &(struct holder){.pid = 0})) != 0)
+        else if (there && (e = holder_write(fd, &(struct holder){.pid = 0, .is_private = is_private})) != 0)
             snprintf(why, why_size, "can't write '%s/lock': %s", path, strerror(-e));
         if (e == 0 && there)
             return fd;

@@ -14,12 +14,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Takes the lock of a directory that is or may become a region (region_ours.h), writes its line if it has none, waits
- * until the process that had it is gone: its lock is free at once, while its sockets and its NIC may still read
- * (PROTOCOLS rule 19). Where who has the lock was killed or is ending, it waits for it, 2 s at most; never for one that
- * lives. A descriptor; -EBUSY, with the pid in why[]; -ECANCELED: progress, which may be NULL, said stop; another
- * errno. */
-int region_lock(int dir_fd, const char *path, const struct mem_progress *progress, char *why, size_t why_size);
+/* Takes the lock of a directory that is or may become a region (region_ours.h), writes its line if it has none (of that
+ * kind: a private region that a start leaves unfinished is a private one too), waits until the process that had it is
+ * gone: its lock is free at once, while its sockets and its NIC may still read (PROTOCOLS rule 19). Where who has the
+ * lock was killed or is ending, it waits for it, 2 s at most; never for one that lives. A descriptor; -EBUSY, with the
+ * pid in why[]; -ECANCELED: progress, which may be NULL, said stop; another errno. */
+int region_lock(int dir_fd, const char *path, bool is_private, const struct mem_progress *progress, char *why,
+                size_t why_size);
 /* Writes this process into it. 0 or a negative errno. */
 int region_lock_stamp(int lock_fd, bool is_private);
 /* A clean stop: there is no process to wait for. */

@@ -21,6 +21,10 @@ json "d['lease'] == 'warm' and d['into'] == 'buffer' and d['home'] == 'owner' an
 json "d['requests']['verified'] == d['requests']['pulls']"
 json "d['requests']['lease_requests'] + d['requests']['asks'] < d['requests']['pulls'] / 2"
 
+# Nobody would refuse the baselines their memory.
+run 5 berth bench pull --size 1GiB --objects 100000 --seconds 1
+check "needs .. are there" grep -qE 'needs 3[0-9]{5}\.[0-9]+ GiB of memory, .* are there' "$scratch/err"
+
 # One request more where the lease has to be fetched; two where the home is neither of both.
 bench pull --size 4KiB --objects 512 --lease cold --transport tcp
 json "$rows and d['baseline']['name'] == 'send_recv_p50_ns' and d['p99_ratio'] > 0 and d['lease'] == 'cold'"

@@ -286,6 +286,50 @@ static void private_leftovers(void **unused)
     assert_int_not_equal(stat(alive, &st), 0);
 }
 
+struct halfway {
+    const struct region *r;
+    int fd;
+};
+
+/* Asked while the pool is made: says where, and goes no further. */
+static bool stays_halfway(void *arg)
+{
+    const struct halfway *h = arg;
+    if (write(h->fd, h->r->path, sizeof h->r->path) != (ssize_t)sizeof h->r->path)
+        _exit(1);
+    for (;;)
+        pause();
+}
+
+static void killed_while_its_pool_is_made(void **unused)
+{
+    (void)unused;
+    struct region r = {0};
+    struct stat st;
+    int fds[2];
+    char dead[sizeof r.path];
+    struct settings s = with("unused", "2M");
+    s.embedded = true;
+    s.source[0].origin = ORIGIN_DEFAULT;
+    assert_int_equal(pipe(fds), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        struct halfway h = {&r, fds[1]};
+        struct mem_progress progress = {.stop = stays_halfway, .arg = &h};
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        region_open(&r, &s, &progress, why, sizeof why);
+        _exit(1);
+    }
+    assert_int_equal(read(fds[0], dead, sizeof dead), sizeof dead);
+    assert_int_equal(stat(dead, &st), 0);
+    end_child(child);
+    close(fds[0]);
+    close(fds[1]);
+    open_well(&r, &s);
+    assert_int_not_equal(stat(dead, &st), 0);
+    region_close(&r, true);
+}
+
 /* The lock is free, its process still there: the start waits for its end. */
 static void waits_for_the_old_process(void **unused)
 {
@@ -405,6 +449,7 @@ int main(void)
         TEST(another_size),
         TEST(killed_node_restarts_warm),
         TEST(private_leftovers),
+        TEST(killed_while_its_pool_is_made),
         TEST(waits_for_the_old_process),
         TEST(memlock),
         TEST(unlinked),

@@ -91,11 +91,11 @@ static void test_no_common_version(void **unused)
     (void)unused;
     for (unsigned newer = 0; newer < 2; newer++) {
         pair_init(&p);
-        p.config[newer].self.version_min = 3;
-        p.config[newer].self.version_max = 4;
-        p.config[1 - newer].self.version_max = 2;
-        expect_refused(BERTH_EFORMAT, newer ? "'node-b' speaks 3 to 4" : "'node-b' speaks 2 to 2",
-                       newer ? "'node-a' 2 to 2" : "'node-a' 3 to 4");
+        p.config[newer].self.version_min = 4;
+        p.config[newer].self.version_max = 5;
+        p.config[1 - newer].self.version_max = 3;
+        expect_refused(BERTH_EFORMAT, newer ? "'node-b' speaks 4 to 5" : "'node-b' speaks 3 to 3",
+                       newer ? "'node-a' 3 to 3" : "'node-a' 4 to 5");
     }
 }
 
@@ -173,7 +173,7 @@ static void test_older(void **unused)
     alike();
     p.config[0].self.tombstone_ns = p.config[0].self.fresh_ns = 0;
     p.config[0].self.version_min = p.config[0].self.version_max = 1;
-    expect_refused(BERTH_EFORMAT, "'node-b' speaks 2 to 2", "'node-a' 1 to 1");
+    expect_refused(BERTH_EFORMAT, "'node-b' speaks 3 to 3", "'node-a' 1 to 1");
 }
 
 static const char *const unreachable[] = {
@@ -246,8 +246,8 @@ static void test_bad_welcome(void **unused)
         pair_open(&p);
         pair_event(&p, 0, PEER_EV_OPENED, 0);
         struct wire_message m = {.head = {.op = what == 2 ? WIRE_HELLO : WIRE_WELCOME},
-                                 .hello = {.version_min = what == 0 ? 3 : 2,
-                                           .version_max = what == 0 ? 3 : 2,
+                                 .hello = {.version_min = what == 0 ? 4 : 3,
+                                           .version_max = what == 0 ? 4 : 3,
                                            .features = what == 1 ? 4 : 1,
                                            .largest = 4096,
                                            .region = {9},
@@ -311,7 +311,7 @@ static int32_t unfit_whoever(void *env, const struct peer_identity *other, char 
 static void test_version_first(void **unused)
 {
     (void)unused;
-    for (unsigned other = 1; other <= 3; other += 2) {
+    for (unsigned other = 1; other <= 4; other += 3) {
         for (unsigned what = 0; what < 5; what++) {
             alike();
             struct peer_identity *o = &p.config[0].self;
@@ -327,8 +327,8 @@ static void test_version_first(void **unused)
                 p.config[1].fit = unfit_whoever;
             o->client = what == 4; /* with a pool, which a client has not */
             o->address[0] = what == 4 ? '\0' : o->address[0];
-            expect_refused(BERTH_EFORMAT, "no common version: 'node-b' speaks 2 to 2",
-                           other == 1 ? "'node-a' 1 to 1" : "'node-a' 3 to 3");
+            expect_refused(BERTH_EFORMAT, "no common version: 'node-b' speaks 3 to 3",
+                           other == 1 ? "'node-a' 1 to 1" : "'node-a' 4 to 4");
         }
     }
 }

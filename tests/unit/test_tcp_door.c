@@ -57,6 +57,7 @@ static void addresses(void **unused)
     assert_int_equal(tcp_transport.address(n.ctx, text, sizeof text), 0);
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
         assert_int_equal(tcp_address_parse(good[i], TCP_USE_DIGITS, &at, why, sizeof why), 0);
+        assert_int_equal(tcp_address_is_loopback(&at), i < 2);
         assert_int_equal(tcp_address_print(&at, text, sizeof text), 0);
         assert_string_equal(text, good[i] + (strncmp(good[i], "tcp://", 6) == 0 ? 6 : 0));
     }

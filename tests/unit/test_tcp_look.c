@@ -1,11 +1,15 @@
-/* test_tcp_look.c: who polls by look alone finds what comes, wherever it comes from. */
+/* test_tcp_look.c: who polls by look alone finds what comes, wherever it comes from; connections within a host. */
 #include "tests/support/draw.h"
 #include "tests/support/tcp_node.h"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <string.h>
+#include <sys/socket.h>
 #include <time.h>
 
 #include <cmocka.h>
@@ -107,12 +111,33 @@ static void the_end_of_the_last_peer(void **unused)
     end();
 }
 
+/* Both ends of both connections are of this process. */
+static void unpaced_on_one_host(void **unused)
+{
+    (void)unused;
+    unsigned ends = 0;
+    begin();
+    for (int fd = 3; fd < 1024; fd++) {
+        struct sockaddr_storage peer;
+        socklen_t n = sizeof peer, size = 16;
+        char name[17] = "";
+        if (getpeername(fd, (struct sockaddr *)(void *)&peer, &n) != 0 || peer.ss_family != AF_INET)
+            continue;
+        assert_int_equal(getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, &size), 0);
+        assert_true(strcmp(name, "cubic") == 0 || strcmp(name, "reno") == 0);
+        ends++;
+    }
+    assert_int_equal(ends, 8);
+    end();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reads),
         cmocka_unit_test(from_another_peer),
         cmocka_unit_test(the_end_of_the_last_peer),
+        cmocka_unit_test(unpaced_on_one_host),
     };
     draw_seed();
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,6 +8,8 @@
 #include <unistd.h>
 
 #include "replication/pull.h"
+#include "store/amount.h"
+#include "store/shell/space.h"
 #include "tools/bench/bench_buffer.h"
 #include "tools/cli.h"
 
@@ -376,6 +378,24 @@ static uint64_t owner_room(const struct bench *b)
     return (more < PULL_ROOM_MAX ? more : PULL_ROOM_MAX) + PULL_OBJECT_BYTES / 2;
 }
 
+/* The baselines' owners take all of their objects at once, and are not refused: the kernel would end a process. */
+static int has_room(const struct bench *b)
+{
+    char need[AMOUNT_SIZE], there[AMOUNT_SIZE], where[256] = "", sentence[256];
+    uint64_t bytes, left = UINT64_MAX, group;
+
+    space_memory("", &left);
+    if (space_cgroup("", &group, where, sizeof(where)) && group < left)
+        left = group;
+    if (__builtin_mul_overflow(3 * (b->objects + b->depth), b->size, &bytes)) /* the node's pool too */
+        bytes = UINT64_MAX;
+    if (bytes <= left)
+        return 0;
+    snprintf(sentence, sizeof(sentence), "needs %s of memory, %s are there: fewer --objects, or a smaller --size",
+             amount(bytes, need), amount(left, there));
+    return cli_fail(-ENOSPC, b->which->name, sentence);
+}
+
 static int open_raw(struct pull_run *r)
 {
     static const char *const names[] = {"send/recv", "sendfile"};
@@ -433,7 +453,9 @@ static int run_case(struct bench *b, int (*run)(void *, uint64_t, struct bench_s
     code = pull_nodes_cpus(&r->nodes, b);
     if (!code) {
         pull_nodes_use(&r->nodes.owner_cpus); /* both owners' */
-        code = open_raw(r);
+        code = has_room(b);
+        if (!code)
+            code = open_raw(r);
         if (!code)
             code = pull_nodes_open(&r->nodes, b->objects, owner_room(b));
         if (!code)

@@ -171,7 +171,7 @@ static int add_counts(struct berth *b, struct pull_counts *c, int sign)
         const char *path;
         size_t at;
     } figures[] = {{"pull/asks", offsetof(struct pull_counts, asks)},
-                   {"pull/leases", offsetof(struct pull_counts, leases)},
+                   {"pull/lease_requests", offsetof(struct pull_counts, leases)},
                    {"pull/renews", offsetof(struct pull_counts, renews)},
                    {"pull/verified", offsetof(struct pull_counts, verified)},
                    {"pull/done", offsetof(struct pull_counts, pulled)}};

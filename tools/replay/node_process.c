@@ -44,7 +44,7 @@ static void read_counts(struct node *n)
     if (status(n, &s))
         return;
     n->p->c->asks = n->asks + (uint64_t)cli_json_int(s, "pull/asks");
-    n->p->c->leases = n->leases + (uint64_t)cli_json_int(s, "pull/leases");
+    n->p->c->leases = n->leases + (uint64_t)cli_json_int(s, "pull/lease_requests");
     n->p->c->evicted = n->evicted + (uint64_t)cli_json_int(s, "counters/evicted");
     json_decref(s);
     n->requests = 0;
