@@ -35,7 +35,7 @@ static bool socket_answers(void *arg)
     (void)arg;
     struct sockaddr_un at = {.sun_family = AF_UNIX};
     snprintf(at.sun_path, sizeof at.sun_path, "%s", d.socket);
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     bool answers = connect(fd, (struct sockaddr *)(void *)&at, sizeof at) == 0;
     close(fd);
     return answers;
