@@ -97,13 +97,12 @@ static bool on_this_host(const struct tcp_lane *lane)
             (tcp_address_is_loopback(&here) && tcp_address_is_loopback(&there)));
 }
 
-/* On one host pacing (BBR's) protects queues that loopback has not, and costs a timer and a turn of the kernel every
- * few pages. Every kernel has Reno. Between hosts the algorithm is the administrator's. */
-static void set_no_pacing(int fd)
+void tcp_unpace(int fd)
 {
     static const char cubic[] = "cubic", reno[] = "reno";
-    if (setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, cubic, sizeof cubic - 1) != 0)
+    if (setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, cubic, sizeof cubic - 1) != 0) {
         (void)setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, reno, sizeof reno - 1);
+    }
 }
 
 static void pair_open(struct tcp_connection *c)
@@ -113,7 +112,7 @@ static void pair_open(struct tcp_connection *c)
     c->same_host = on_this_host(c->lane[LANE_BULK]);
     for (int i = 0; i < 2; i++) {
         if (c->same_host) {
-            set_no_pacing(c->lane[i]->fd);
+            tcp_unpace(c->lane[i]->fd);
         }
         c->lane[i]->stage = LANE_OPEN;
         tcp_arm(c->lane[i], EPOLLIN);

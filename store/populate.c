@@ -43,11 +43,12 @@ static int touch(uint8_t *at, uint64_t n)
 
 static int allocate(const struct work *w, uint64_t at, uint64_t n)
 {
-    while (fallocate(w->fd, FALLOC_FL_KEEP_SIZE, (off_t)at, (off_t)n) != 0)
+    while (fallocate(w->fd, FALLOC_FL_KEEP_SIZE, (off_t)at, (off_t)n) != 0) {
         if (errno != EINTR)
             return -errno;
-        else if (mem_stopped(w->progress))
+        if (mem_stopped(w->progress))
             return -ECANCELED;
+    }
     return 0;
 }
 

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -27,10 +29,16 @@ static void verify(struct berth *b, const char *key)
     berth_release(b, &v, 1);
 }
 
-static bool socket_there(void *arg)
+/* That it is there is not enough: it is bound before it is listened at. */
+static bool socket_answers(void *arg)
 {
     (void)arg;
-    return access(d.socket, F_OK) == 0;
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    snprintf(at.sun_path, sizeof at.sun_path, "%s", d.socket);
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    bool answers = connect(fd, (struct sockaddr *)(void *)&at, sizeof at) == 0;
+    close(fd);
+    return answers;
 }
 
 static void test_unlinked(void **state)
@@ -47,7 +55,7 @@ static void test_unlinked(void **state)
     assert_true(daemon_says(&d, "pool-0", 15000)); /* names the file */
     assert_int_equal(unlink(d.socket), 0);
     verify(a, "after the pool file went");
-    assert_true(eventually(socket_there, NULL, 15000));
+    assert_true(eventually(socket_answers, NULL, 15000));
     struct berth *late = daemon_open(&d, "late"); /* the same pool, by descriptor */
     verify(late, "before");
     put(late, "from a new client");

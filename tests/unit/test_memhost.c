@@ -160,12 +160,12 @@ static void views(void **unused)
 static unsigned long long huge_kib(const void *at)
 {
     char line[256];
-    unsigned long long from, kib = 0;
+    unsigned long long from, to, kib = 0;
     bool here = false;
     FILE *f = fopen("/proc/self/smaps", "r");
     assert_non_null(f);
     while (fgets(line, sizeof line, f)) {
-        if (sscanf(line, "%llx-", &from) == 1 && strchr(line, '-') != NULL && line[0] != 'V')
+        if (sscanf(line, "%llx-%llx", &from, &to) == 2)
             here = from == (uintptr_t)at;
         if (here && sscanf(line, "ShmemPmdMapped: %llu", &kib) == 1)
             break;

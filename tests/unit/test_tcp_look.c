@@ -18,7 +18,7 @@
 #define LOOKS 8 /* what comes from elsewhere is noticed within so many */
 #define PATIENCE_MS 20000
 
-static struct tcp_node a, b, c; /* a reads from b and from c */
+static struct tcp_node a, b, c; /* a has both as peers, and reads from b */
 
 static void begin(void)
 {

@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "replication/tcp.h"
 #include "store/map.h"
 #include "store/populate.h"
 #include "tools/bench/bench_buffer.h"
@@ -33,12 +34,10 @@ static int64_t now(void)
 /* What Berth sets between processes of one host: the baseline differs in what is sent, not in how. */
 static void set_options(int fd)
 {
-    static const char cubic[] = "cubic", reno[] = "reno";
     int one = 1;
 
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-    if (setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, cubic, sizeof(cubic) - 1) != 0)
-        setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, reno, sizeof(reno) - 1);
+    tcp_unpace(fd);
 }
 
 /* ---- the owner ---- */
