@@ -3,6 +3,7 @@
 #include "index/batch.h"
 #include "index/lmdb_env.h"
 #include "index/lmdb_verify.h"
+#include "store/map.h"
 
 #include <endian.h>
 #include <errno.h>
@@ -24,6 +25,8 @@
 #define PATH_BYTES 512u
 #define RESERVE_MAX (10u << 20)
 #define RESERVE_EXTRA (1u << 20)
+#define PLACE_LEAST (UINT64_C(32) << 20) /* a smaller map gains nothing by huge pages */
+#define PLACE_GAP (UINT64_C(8) << 20)    /* above what LMDB maps beside its file: 3 MiB of lists, 8 KiB of locks */
 
 /* POSIX locks belong to the process: a second open would share them, and its close would drop them. */
 static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -158,19 +161,55 @@ static int file_populate(const struct file *f, uint64_t bytes)
     int fd = rc < 0 ? -1 : open(f->path, O_RDWR | O_CLOEXEC);
     if (fd < 0)
         return rc < 0 ? rc : -errno;
-    void *map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    rc = map == MAP_FAILED ? -errno : 0;
+    void *map = map_shared(fd, bytes, PROT_READ | PROT_WRITE);
+    rc = map == NULL ? -errno : 0;
     close(fd);
     if (rc < 0)
         return rc;
+    map_collapse(map, 0, bytes);
     if (madvise(map, bytes, MADV_POPULATE_WRITE) < 0) {
         if (errno == EINVAL) /* before Linux 5.14: the pages are allocated, a read makes them present */
             touch(map, bytes);
         else
             rc = -errno;
     }
-    munmap(map, bytes);
+    unmap_shared(map, bytes);
     return rc;
+}
+
+/* LMDB takes the place that the kernel gives its map, which is none where huge pages fit but by chance: the kernel looks
+ * from the top for the first gap that is large enough. So all places but a fitting one are taken while it opens, and a
+ * gap above it is left for what else it maps, its lists and its lock file. A hint: another thread may take the place. */
+struct place {
+    uint8_t *low, *high; /* what is taken, below and above */
+    size_t low_bytes, high_bytes;
+};
+
+static void place_take(struct place *p, uint64_t bytes)
+{
+    *p = (struct place){0};
+    if (bytes < PLACE_LEAST)
+        return;
+    uint64_t whole = page_round(bytes), page = page_round(1);
+    uint8_t *base = mmap(NULL, whole + HUGE_BYTES + page + PLACE_GAP, PROT_NONE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (base == MAP_FAILED)
+        return;
+    p->low = base;
+    p->low_bytes = -(uintptr_t)base % HUGE_BYTES;
+    uint8_t *place = base + p->low_bytes;
+    p->high = place + whole;
+    p->high_bytes = HUGE_BYTES - p->low_bytes + page;
+    munmap(place, whole);
+    munmap(p->high + p->high_bytes, PLACE_GAP);
+}
+
+static void place_give(const struct place *p)
+{
+    if (p->low_bytes > 0)
+        munmap(p->low, p->low_bytes);
+    if (p->high_bytes > 0)
+        munmap(p->high, p->high_bytes);
 }
 
 static int env_open(struct lmdb_index *ix, const struct lmdb_config *c, uint64_t bytes)
@@ -184,8 +223,11 @@ static int env_open(struct lmdb_index *ix, const struct lmdb_config *c, uint64_t
     if (rc == 0)
         rc = mdb_env_set_mapsize(ix->env, bytes);
     unsigned flags = MDB_NOSYNC | MDB_NOTLS | (c->writemap ? MDB_WRITEMAP : 0);
+    struct place place;
+    place_take(&place, bytes);
     if (rc == 0)
         rc = mdb_env_open(ix->env, c->dir, flags, (mdb_mode_t)c->mode);
+    place_give(&place);
     if (rc != 0) {
         mdb_env_close(ix->env);
         return lmdb_error(rc);

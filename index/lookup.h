@@ -53,6 +53,12 @@ bool lookup_key_equal(const struct lookup *l, const struct slot_header *h, struc
  */
 bool lookup_key(const struct lookup *l, const struct slot_header *h, uint8_t buf[KEY_MAX], struct key_ref *out);
 
+/* The key is looked for soon: its bucket begins to come. */
+static inline void lookup_ahead(const struct lookup *l, struct key_hash hash)
+{
+    __builtin_prefetch(&l->buckets[hash.home & l->mask]);
+}
+
 /* The node's side. FIND: slot, or SLOT_NONE with *ask true if the key may be in the index only. A key with the same 64
  * bits that is not this key sets *collides (PROTOCOLS rule 5). Either pointer may be NULL. */
 uint32_t lookup_find(const struct lookup *l, struct key_hash hash, struct key_ref key, bool *ask, bool *collides);

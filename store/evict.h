@@ -36,6 +36,8 @@ struct evict_policy {
     void (*destroy)(void *p);
     /* So many slots are about to be inserted, the first ones: room is made at once that would else grow with them. */
     void (*expect)(void *p, uint32_t slots);
+    /* A slot with this key is soon inserted: what that reads begins to come. Changes nothing. */
+    void (*ahead)(void *p, uint64_t key);
     /* Members of one group come deepest first, one after the other. */
     void (*insert)(void *p, uint32_t slot, const struct evict_hint *hint);
     /* The slot was inserted before its parent was: XXH3-64 of the parent's key. */

@@ -257,12 +257,19 @@ static void lru_expect(void *p, uint32_t slots)
     (void)p, (void)slots; /* nothing here grows */
 }
 
+static void lru_ahead(void *p, uint64_t key)
+{
+    (void)p;
+    (void)key;
+}
+
 const struct evict_policy evict_lru = {
     .name = "lru",
     .slot_bytes = sizeof(struct lru_slot),
     .create = lru_create,
     .destroy = lru_destroy,
     .expect = lru_expect,
+    .ahead = lru_ahead,
     .insert = lru_insert,
     .link = lru_link,
     .touch = lru_touch,

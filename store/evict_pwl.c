@@ -362,6 +362,7 @@ const struct evict_policy evict_pwl = {
     .create = pwl_create,
     .destroy = pwl_destroy,
     .expect = pwl_keys_expect,
+    .ahead = pwl_keys_ahead,
     .insert = pwl_insert,
     .link = pwl_link,
     .touch = pwl_touch,

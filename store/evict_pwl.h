@@ -169,6 +169,7 @@ static inline double pwl_fall(double x)
 /* evict_pwl_tree.c: keys and parents */
 int pwl_keys_init(struct pwl *p); /* 0, -ENOMEM */
 void pwl_keys_expect(void *p, uint32_t slots);
+void pwl_keys_ahead(void *p, uint64_t key);
 void pwl_keys_add(struct pwl *p, uint32_t slot, uint64_t key);
 void pwl_keys_remove(struct pwl *p, uint32_t slot, uint64_t key);
 uint32_t pwl_keys_find(const struct pwl *p, uint64_t key); /* SLOT_NONE */

@@ -38,6 +38,12 @@ static uint32_t chain_of(const struct pwl *p, uint64_t key)
     return wide < p->chains ? wide : (uint32_t)key & (low - 1);
 }
 
+void pwl_keys_ahead(void *arg, uint64_t key)
+{
+    struct pwl *p = arg;
+    __builtin_prefetch(&p->head[chain_of(p, key)], 1);
+}
+
 static void split(struct pwl *p)
 {
     uint32_t low = 1u << (31 - __builtin_clz(p->chains)), from = p->chains - low, at = p->head[from];

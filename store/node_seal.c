@@ -155,6 +155,7 @@ static void take_effect(struct node *n, struct session *s, struct effect *e, uin
             mark_busy(n, m->old);
         }
         write_record(n, e, m);
+        n->policy->ahead(n->evict, slot_key_tag(n, m->slot)); /* inserted after the commit */
     }
 }
 
@@ -276,6 +277,9 @@ void request_put(struct node *n, struct session *s, const struct msg_head *m, in
         refuse(n, s->id, m, status);
         return;
     }
+    lookup_ahead(n->c.lookup,
+                 lookup_hash(n->c.super->hash_seed,
+                             (struct key_ref){.data = p + 1, .size = p->object.key_size, .ns = p->object.ns}));
     slot_drop_key(n, p->token.slot); /* a stalled PUT comes twice: its key is there already */
     status = slot_set_object(n, p->token.slot, &p->object, p + 1);
     uint64_t *sums = status ? NULL : slot_sums(n, p->token.slot);

@@ -1,4 +1,5 @@
 /* The index in LMDB: what it keeps, that it believes nothing damaged, and that it takes its space or says so. */
+#include "store/map.h"
 #include "tests/support/index_dir.h"
 
 #include <errno.h>
@@ -421,13 +422,52 @@ static void test_no_space(void **s)
     assert_int_equal(mkdir(f->dir, 0700), 0);
 }
 
+/* Its first address, as the process has it; 0: there is none. */
+static uintptr_t mapped_at(const char *dir)
+{
+    char line[512], name[96];
+    unsigned long at = 0, found = 0;
+    FILE *maps = fopen("/proc/self/maps", "re");
+    snprintf(name, sizeof name, "%s/data.mdb", dir);
+    while (maps && fgets(line, sizeof line, maps)) {
+        if (strstr(line, name) && sscanf(line, "%lx", &at) == 1 && !found)
+            found = at;
+    }
+    if (maps)
+        fclose(maps);
+    return found;
+}
+
+/* LMDB has no say in where its map is, and without a multiple of 2 MiB no huge page of the file could be mapped. */
+static void test_map_fits_huge_pages(void **s)
+{
+    struct index_dir *f = *s;
+    f->config.map_bytes = 64u << 20;
+    for (unsigned i = 0; i < 3; i++) {
+        assert_int_equal(index_reopen(f), 0);
+        uintptr_t at = mapped_at(f->dir);
+        assert_true(at != 0);
+        assert_int_equal(at % HUGE_BYTES, 0);
+    }
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, index_setup, index_teardown)
     const struct CMUnitTest tests[] = {
-        TEST(test_put_get_delete), TEST(test_list),         TEST(test_other_tables),    TEST(test_tombstones),
-        TEST(test_purges),         TEST(test_identity),     TEST(test_open_twice),      TEST(test_damaged_records),
-        TEST(test_damaged_rows),   TEST(test_damaged_file), TEST(test_allocated_whole), TEST(test_no_space),
+        TEST(test_put_get_delete),
+        TEST(test_list),
+        TEST(test_other_tables),
+        TEST(test_tombstones),
+        TEST(test_purges),
+        TEST(test_identity),
+        TEST(test_open_twice),
+        TEST(test_damaged_records),
+        TEST(test_damaged_rows),
+        TEST(test_damaged_file),
+        TEST(test_allocated_whole),
+        TEST(test_no_space),
+        TEST(test_map_fits_huge_pages),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
