@@ -476,6 +476,7 @@ int64_t node_timer(const struct node *n)
     if (n->draining && n->drain_at > n->now.mono) {
         t = earlier(t, n->drain_at);
     }
+    t = earlier(t, retire_timer(n));
     t = earlier(t, tombs_timer(n));
     t = earlier(t, purges_timer(n));
     if (n->n_expiries) {

@@ -24,7 +24,10 @@
 #define WINDOW_TRIES 16u
 #define WINDOW_SLOTS 65536u /* slots that one look at windows may scan */
 #define SWEEP_SLOTS 262144u /* slots that one step of a sweep may pass */
-#define RESCAN_NS 10000000  /* retired slots that somebody reads are looked at again after this, then twice it .. */
+#define GATHER_TIMES 15     /* a scan that was long is followed by so many times its length in which slots gather, .. */
+#define GATHER_LEAST 100000 /* ns: .. what was shorter by none, .. */
+#define GATHER_MAX_NS 50000000 /* .. the longest by this */
+#define RESCAN_NS 10000000     /* retired slots that somebody reads are looked at again after this, then twice it .. */
 #define RESCAN_MAX_NS 1000000000
 #define RETRY_NS 10000000 /* a request that waits for room tries again after this */
 #define DRAIN_MAX_NS 1000000000
@@ -247,6 +250,7 @@ struct node {
     uint32_t region_uses[REGIONS_MAX];       /* slots that name each, FREE ones aside */
     struct slot_list fresh, waiting, leased; /* RETIRED */
     uint64_t retired_bytes;
+    int64_t scan_began, gather_until; /* of scans of retired slots */
     int64_t rescan_at;
     int64_t rescan_step; /* grows while nobody lets go */
     bool rescan;         /* waiting is to be scanned again now */
@@ -503,6 +507,7 @@ static inline bool scan_bit(const uint64_t *bits, uint32_t i)
 
 /* node_retire.c */
 void retire_turn(struct node *n);
+int64_t retire_timer(const struct node *n); /* when slots that gather are scanned */
 void retire_scanned(struct node *n, const uint64_t *pinned);
 
 /* node_lease_table.c: entries and accounts */

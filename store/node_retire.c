@@ -11,6 +11,25 @@ static void collect(struct node *n, const struct slot_list *l)
     }
 }
 
+/* A scan takes as long for one slot as for thousands: it reads what all clients have pinned. So where that is much,
+ * slots gather, and no more than a 16th of the time goes into it, until there are enough of them to share one, or
+ * somebody waits for what they hold. */
+static bool gathers(const struct node *n)
+{
+    return n->now.mono < n->gather_until && n->fresh.count < SCAN_MAX && !n->waiters && !n->window_closed;
+}
+
+static void gather_next(struct node *n)
+{
+    int64_t took = n->now.mono - n->scan_began, pause = took < GATHER_LEAST ? 0 : took * GATHER_TIMES;
+    n->gather_until = n->now.mono + (pause < GATHER_MAX_NS ? pause : GATHER_MAX_NS);
+}
+
+int64_t retire_timer(const struct node *n)
+{
+    return n->fresh.count && n->scanning == SCAN_NOTHING ? n->gather_until : INT64_MAX;
+}
+
 void retire_turn(struct node *n)
 {
     if (n->scanning != SCAN_NOTHING) {
@@ -20,12 +39,13 @@ void retire_turn(struct node *n)
     if (n->waiting.count && (n->rescan || n->now.mono >= n->rescan_at)) {
         collect(n, &n->waiting);
         n->rescan = false;
-    } else if (n->fresh.count) {
+    } else if (n->fresh.count && !gathers(n)) {
         collect(n, &n->fresh);
     } else {
         return;
     }
     if (n->n_scan) {
+        n->scan_began = n->now.mono;
         scan_start(n, SCAN_RETIRED);
     }
 }
@@ -56,6 +76,7 @@ void retire_scanned(struct node *n, const uint64_t *pinned)
 {
     uint32_t freed = 0;
     n->scanning = SCAN_NOTHING;
+    gather_next(n);
     bool was_fresh = n->fresh.count && n->n_scan && n->fresh.head == n->scan_slots[0];
     bool had = n->waiting.count > 0;
     struct slot_list *from = was_fresh ? &n->fresh : &n->waiting;

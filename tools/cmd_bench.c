@@ -43,6 +43,8 @@ const struct cli_option bench_options[] = {
     {"home", 0, "owner|reader|other", "pulls: the node that knows where the keys are; default owner"},
     {"replica", 0, NULL, "pull: into the reader's pool, each key once, and not into the caller's buffer"},
     {"pool", 0, "SIZE", "scale: bytes of the pool, reserved and not populated; without --objects as many as it holds"},
+    {"clients", 0, "N", "scale: what retiring an object, and attaching, cost beside so many clients; 1 to 200"},
+    {"pins", 0, "N", "scale: objects that each of them has pinned, up to 200000; default 10000"},
     {"pin", 0, NULL, "pulls: owner and reader on a CPU each"},
     {0}};
 
@@ -148,6 +150,10 @@ static int set(void *arg, const char *name, const char *value)
         return small_number(name, value, 8, BENCH_KEY_MAX, &o->key_size);
     if (!strcmp(name, "pool"))
         return cli_size("--pool", value, &o->pool);
+    if (!strcmp(name, "clients"))
+        return small_number(name, value, 1, 200, &o->clients);
+    if (!strcmp(name, "pins"))
+        return number(name, value, 1, 200000, &o->client_pins);
     if (!strcmp(name, "pause"))
         return cli_duration("--pause", value, &o->pause_ns);
     if (of_pulls(name))
@@ -200,6 +206,10 @@ static int check(const struct bench_case *c, const struct bench *o)
                          c->name);
     if (o->pool && !c->scales)
         return cli_usage("'%s' has the pool that its objects need: leave --pool out", c->name);
+    if ((o->clients || o->client_pins) && !c->scales)
+        return cli_usage("'%s' has no other clients: leave --clients and --pins out", c->name);
+    if (o->client_pins && !o->clients)
+        return cli_usage("--pins is for --clients");
     if ((c->pulls || c->scales) && o->url)
         return cli_usage("'%s' has nodes of its own: leave -n out", c->name);
     if (c->pulls && o->size == 0)
@@ -226,6 +236,7 @@ static int run(const struct bench_case *c, const struct bench *options, bool siz
     b.objects_given = b.objects != 0;
     b.objects = b.objects ? b.objects : c->objects;
     b.depth = b.depth ? b.depth : c->depth;
+    b.client_pins = b.client_pins ? b.client_pins : 10000;
     return c->run(&b);
 }
 

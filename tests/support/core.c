@@ -73,6 +73,7 @@ static void scanned(struct core *c, uint32_t scan, uint32_t *slots, uint32_t n)
     for (uint32_t i = 0; i < n; i++) {
         bits[i / 64] |= (uint64_t)(c->pinned[slots[i]] != 0) << (i % 64);
     }
+    c->now.mono += c->scan_ns;
     core_event(c, (struct node_event){.kind = EV_SCANNED, .scan = scan, .pinned = bits});
     free(bits);
     free(slots);

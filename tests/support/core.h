@@ -27,6 +27,7 @@ struct core {
     uint8_t *tails;
     struct lmdb_index *index;
     uint8_t *pinned;   /* by slot: what a scan answers */
+    int64_t scan_ns;   /* what a scan takes */
     int fail_commits;  /* so many commits answer -ENOSPC */
     bool hold_commits; /* commits wait until core_commit */
     struct batch *flying;

@@ -56,6 +56,8 @@ struct bench {
     int64_t pause_ns;
     struct bench_pulls pulls;
     uint64_t pool;               /* of our own node, reserved and not populated; 0: as objects need, populated */
+    unsigned clients;            /* scale: with so many clients beside; 0: by its objects */
+    uint64_t client_pins;        /* of each */
     uint64_t headers;            /* its max-objects; 0: as objects need */
     const char *const *settings; /* more of them, as bench_node_config has them; may be NULL */
     struct bench_node node;      /* of our own */
@@ -147,5 +149,6 @@ int bench_pull(struct bench *b);
 int bench_pull_batch(struct bench *b);
 int bench_pull_fair(struct bench *b);
 int bench_scale(struct bench *b);
+int bench_scale_clients(struct bench *b);
 
 #endif

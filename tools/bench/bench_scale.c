@@ -251,9 +251,12 @@ static int run_rows(struct scale *s)
 
 int bench_scale(struct bench *b)
 {
-    struct scale *s = calloc(1, sizeof(*s));
+    struct scale *s;
     int code;
 
+    if (b->clients)
+        return bench_scale_clients(b);
+    s = calloc(1, sizeof(*s));
     if (!s)
         return bench_no_memory();
     s->b = b;

@@ -18,6 +18,7 @@ struct scale_memory {
     uint64_t slots_file, lookup_file, tails_file, anonymous; /* allocated of the files, and anonymous of the process */
     uint64_t pool_allocated;                                 /* of the pool's file */
     uint64_t objects;
+    uint64_t retired, sessions;
 };
 
 struct scale_node {

@@ -139,6 +139,8 @@ int scale_memory(struct scale_node *n, struct scale_memory *m)
         .state = member(status, "metadata", "state_bytes"),
         .lookup = member(status, "metadata", "lookup_bytes"),
         .objects = member(status, "slots", "objects"),
+        .retired = member(status, "slots", "retired"),
+        .sessions = member(status, "process", "sessions"),
         .slots_file = allocated(n, "slots"),
         .lookup_file = allocated(n, "lookup"),
         .tails_file = allocated(n, "tails"),
