@@ -40,8 +40,8 @@ run 0 berth bench scale --clients 6 --pins 500 --objects 2000 --seconds 1 --json
 cp "$scratch/out" "$scratch/clients"
 check "a row a way" test "$(grep -c '"row": "retire"' "$scratch/clients")" -eq 4
 grep '"way": "remove, one by one"' "$scratch/clients" >"$scratch/out"
-json "d['clients'] == 6 and d['pins_of_each'] == 500 and d['ratio'] > 0 and d['baseline']['value'] > 0
-    and d['retire_ns_per_object'] > 0 and d['node_cpu_ns_per_object'] > 0 and d['one_client_ns_per_object'] > 0"
+json "d['clients'] == 6 and d['pins_of_each'] == 500 and d['ratio'] > 0 and d['baseline']['value'] > 0"
+json "d['retire_ns_per_object'] > 0 and d['node_cpu_ns_per_object'] > 0 and d['one_client_ns_per_object'] > 0"
 grep '"row": "attach"' "$scratch/clients" >"$scratch/out"
 json "d['attach_per_second'] > 0 and d['vanished'] == 200 and d['all_cleaned_up_after_ns'] > 0"
 run 2 berth bench put --clients 3
