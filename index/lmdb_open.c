@@ -177,9 +177,9 @@ static int file_populate(const struct file *f, uint64_t bytes)
     return rc;
 }
 
-/* LMDB takes the place that the kernel gives its map, which is none where huge pages fit but by chance: the kernel looks
- * from the top for the first gap that is large enough. So all places but a fitting one are taken while it opens, and a
- * gap above it is left for what else it maps, its lists and its lock file. A hint: another thread may take the place. */
+/* LMDB takes the place that the kernel gives its map, which is none where huge pages fit but by chance: the kernel
+ * looks from the top for the first gap that is large enough. So all places but a fitting one are taken while it opens,
+ * and a gap above it is left for what else it maps, its lists and its lock file. A hint: another thread may take it. */
 struct place {
     uint8_t *low, *high; /* what is taken, below and above */
     size_t low_bytes, high_bytes;
