@@ -229,6 +229,7 @@ static void complete(struct node *n, const struct effect *e, const struct member
                                    .need = (uint8_t)e->need,
                                    .counter = header_of(n, m[i].old)->version});
             n->evicting -= slot_bytes(n, m[i].old);
+            share_evicting(n, m[i].old, false);
             n->counters[NODE_EVICTED]++;
             n->counters[NODE_EVICTED_BYTES] += slot_bytes(n, m[i].old);
             unpublish(n, &m[i]);

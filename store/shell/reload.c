@@ -49,8 +49,8 @@ static int check_fixed(const struct settings *old, const struct settings *fresh,
     char now[VALUE_MAX], then[VALUE_MAX];
     for (unsigned n = 0; n < 2 * SETTINGS; n++) {
         unsigned i = n % SETTINGS;
-        bool below = i == SET_REPLACEABLE ||                  /* with the other namespaces */
-                     (n < SETTINGS && way_out(i) == restart); /* may follow from one that is told first */
+        bool below = i == SET_REPLACEABLE || i == SET_SHARE || /* with the other namespaces */
+                     (n < SETTINGS && way_out(i) == restart);  /* may follow from one that is told first */
         if (can_change[i] || below || !differs(old, fresh, i, now, then))
             continue;
         snprintf(why, why_size, "%s can't change from %s to %s %s", settings_table[i].name, then, now, way_out(i));

@@ -119,6 +119,20 @@ static json_t *metadata_json(const struct server *s, const struct node_status *s
     return o;
 }
 
+/* Namespaces that have a share of the pool, by name. */
+static json_t *shares_json(const struct server *s)
+{
+    json_t *o = json_object();
+    struct node_share x;
+    for (uint32_t i = 0; i < node_share(s->node, i, &x); i++) {
+        json_t *share = json_object();
+        put(share, "share_bytes", x.limit);
+        put(share, "used_bytes", x.bytes);
+        json_object_set_new(o, x.name, share);
+    }
+    return o;
+}
+
 /* What `berth why` can tell. */
 static json_t *remembered_json(const struct node_status *st)
 {
@@ -287,12 +301,12 @@ static char *report_status(const struct server *s)
     put(o, "purges", st.purges);
     json_object_set_new(o, "metadata", metadata_json(s, &st));
     json_object_set_new(o, "remembered", remembered_json(&st));
+    json_object_set_new(o, "shares", shares_json(s));
     json_object_set_new(o, "sessions", sessions_json(s));
     json_object_set_new(o, "peers", peers_report(s->peers));
     json_object_set_new(o, "home", home_part_report(s->peers));
     json_object_set_new(o, "pull", pull_part_report(s->peers));
     json_object_set_new(o, "remote", peers_remote_report(s->peers, &st));
-    json_object_set_new(o, "pull", pull_part_report(s->peers));
     json_object_set_new(o, "settings", settings_json(&s->settings));
     return text_of(o);
 }

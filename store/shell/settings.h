@@ -58,8 +58,10 @@ struct settings {
     struct node_namespace namespaces[SETTINGS_NAMESPACES]; /* [namespace NAME] replaceable = yes|no, and
                                                                replaceable = NAME[,NAME..] */
     uint32_t n_namespaces;
-    char name[SETTINGS_NODE_NAME];    /* of this node among its peers; default: the host's */
-    char cluster[SETTINGS_NODE_NAME]; /* nodes of another one are refused; default berth */
+    char shares[SETTINGS_NAMESPACES][24]; /* [namespace NAME] share = SIZE|PERCENT, and share = NAME=SIZE|PERCENT[,..]:
+                                             as they were written, "": none */
+    char name[SETTINGS_NODE_NAME];        /* of this node among its peers; default: the host's */
+    char cluster[SETTINGS_NODE_NAME];     /* nodes of another one are refused; default berth */
     char listen[SETTINGS_ADDRESS]; /* off | tcp://HOST:PORT, port 0: a free one. Default: its own entry's, else off */
     uint32_t peer_trust;           /* enum peer_trust; default host */
     char peers_wrong[280];         /* in settings_set's copy, after it refused a value of `peers`: why */

@@ -32,6 +32,10 @@ static const char *peering_units(unsigned index, bool range)
         return range ? "256 namespaces can be configured"
                      : "write none, or names of 1 to 63 of the characters a-z A-Z 0-9 . _ -, several joined by commas; "
                        "it names namespaces and is no switch: yes, no, true, false, on and off are refused";
+    case SET_SHARE:
+        return range ? "a share is a size above 0 or 0.0001% to 100% of the pool; 256 namespaces can be configured, 63 "
+                       "with one"
+                     : "write none, or NAME=SIZE or NAME=PERCENT, several joined by commas";
     case SET_VERIFY:
         return "write always, 1/N with N up to 1000000000, or lease";
     default:

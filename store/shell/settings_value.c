@@ -82,7 +82,7 @@ static bool parse_percent(const char *text, uint64_t *out)
     return end != NULL && strcmp(end, "%") == 0;
 }
 
-static int check_share(const char *text)
+int value_check_share(const char *text)
 {
     uint64_t n;
     if (strchr(text, '%') == NULL)
@@ -182,36 +182,6 @@ static int parse_classes(struct settings *s, const char *text)
     return parse_list(s, text, parse_class);
 }
 
-/* Whoever takes this setting for a switch would have a namespace of that name, and none that is replaceable. */
-static bool is_switch(const char *piece)
-{
-    static const char *const words[] = {"yes", "no", "true", "false", "on", "off"};
-    for (unsigned i = 0; i < sizeof words / sizeof *words; i++) {
-        if (strcasecmp(piece, words[i]) == 0)
-            return true;
-    }
-    return false;
-}
-
-static int replaceable(struct settings *s, char *piece)
-{
-    struct node_namespace *n;
-    int e = is_switch(piece) ? -EINVAL : namespace_find(s, piece, &n);
-    if (e == 0)
-        n->replaceable = true;
-    return e;
-}
-
-static void show_replaceable(const struct settings *s, char *out, size_t size)
-{
-    size_t at = 0;
-    snprintf(out, size, "none");
-    for (uint32_t i = 0; i < s->n_namespaces && at < size; i++) {
-        if (s->namespaces[i].replaceable)
-            at += (size_t)snprintf(out + at, size - at, "%s%s", at > 0 ? "," : "", s->namespaces[i].name);
-    }
-}
-
 static int parse_mode(const char *text, uint32_t *out)
 {
     static const struct {
@@ -289,7 +259,7 @@ static int parse_peering(struct settings *s, unsigned index, const char *text)
     case SET_LEASE:
         return parse_duration(text, LEASE_LEAST_NS, LEASE_TTL_LIMIT_NS, &s->lease_ns);
     case SET_LEASE_QUOTA:
-        return check_share(text);
+        return value_check_share(text);
     case SET_VERIFY:
         return parse_verify(text, &s->verify);
     case SET_TOMBSTONES:
@@ -297,7 +267,9 @@ static int parse_peering(struct settings *s, unsigned index, const char *text)
     case SET_FRESH:
         return parse_duration(text, MEMORY_LEAST_NS, DAY_NS, &s->fresh_ns);
     case SET_REPLACEABLE:
-        return parse_list(s, text, replaceable);
+        return parse_list(s, text, parse_replaceable);
+    case SET_SHARE:
+        return parse_list(s, text, parse_share);
     default:
         return -EINVAL;
     }
@@ -325,7 +297,7 @@ int value_parse(struct settings *s, unsigned index, const char *text)
     case SET_HIGH:
     case SET_LOW:
     case SET_DRAFT_QUOTA:
-        return check_share(text);
+        return value_check_share(text);
     case SET_PIN_QUOTA:
         return parse_size(text, 0, INT64_MAX, &s->pin_quota);
     case SET_CLASS:
@@ -487,6 +459,8 @@ void settings_value(const struct settings *s, unsigned index, char *out, size_t 
         show_peers(s, out, size);
     else if (index == SET_REPLACEABLE)
         show_replaceable(s, out, size);
+    else if (index == SET_SHARE)
+        show_shares(s, out, size);
     else if (index == SET_HOMES)
         snprintf(out, size, "%u", s->homes);
     else if (index == SET_VERIFY)
