@@ -417,7 +417,7 @@ static void say_small_pool(const struct server *s)
 static void say_region(const struct server *s)
 {
     const struct region *r = &s->region;
-    log_event(r->lost ? LOG_WARNING : LOG_INFO, "region '%s', start %llu: %s", r->path,
+    log_event(r->lost || r->dropped > 0 ? LOG_WARNING : LOG_INFO, "region '%s', start %llu: %s", r->path,
               (unsigned long long)r->incarnation, r->began);
     say_small_pool(s);
     if (!space_in_memory(r->dir_fd))
