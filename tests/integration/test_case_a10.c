@@ -191,6 +191,41 @@ static void test_what_fits_needs_no_flag(void **state)
     daemon_end(&d);
 }
 
+/* A run of units that reaches over the new end goes whole. */
+static void test_what_reaches_over_the_end_goes(void **state)
+{
+    (void)state;
+    char name[16];
+    struct berth_view v;
+    uint8_t *data = calloc(1, 6 << 20);
+    extra[0] = "--pool";
+    extra[1] = "32MiB";
+    extra[2] = NULL;
+    daemon_start(&d, extra);
+    struct berth *b = daemon_open(&d, "large");
+    for (unsigned i = 0; i < 4; i++) {
+        name_of(name, i);
+        assert_int_equal(berth_put(b, key_of(name), data, 6 << 20, NULL), 0);
+    }
+    free(data);
+    berth_close(b);
+    assert_int_equal(daemon_stop(&d), 0);
+    set_pool("14MiB", "drop");
+    daemon_again(&d);
+    assert_true(said(", 2 objects with 12 MiB that lay beyond its end are dropped"));
+    assert_false(said("contradicted"));
+    b = daemon_open(&d, "reader");
+    for (unsigned i = 0; i < 4; i++) {
+        name_of(name, i);
+        assert_int_equal(berth_get(b, key_of(name), &v, BERTH_VERIFY, BERTH_FOREVER), i < 2 ? 0 : -ENOENT);
+        if (i < 2)
+            berth_release(b, &v, 1);
+    }
+    berth_close(b);
+    check_clean();
+    daemon_end(&d);
+}
+
 /* ---- clients that live meanwhile ---- */
 
 static void look(const struct berth_view *v, const char *name)
@@ -215,7 +250,10 @@ static int reads_one(void *arg)
     }
     if (c == 'e') { /* the pool has another size now: the view stays, the handle does not */
         int e;
-        while ((e = berth_get(b, key_of("absent"), &other, 0, berth_deadline(20000000000))) == -ENOENT) {}
+        int64_t end = berth_deadline(20000000000);
+        while ((e = berth_get(b, key_of("absent"), &other, 0, end)) == -ENOENT) {
+            CHECK(berth_deadline(0) < end);
+        }
         CHECK(e == BERTH_ERESTART);
         look(&v, name);
         CHECK(berth_open(&again, d.node, NULL) == 0);
@@ -292,8 +330,8 @@ static void test_a_writer_is_not_cut(void **state)
 
 /* ---- killed on the way ---- */
 
-/* A start in a child that is killed at its n-th system call's begin or end; true: it came to its end before. */
-static bool start_killed_at(struct settings *s, unsigned n)
+/* A start in a child, which stands at the begin or end of its n-th system call; 0: it came to its end before. */
+static pid_t start_stopped_at(struct settings *s, unsigned n)
 {
     static struct region r;
     static char why[800];
@@ -314,9 +352,19 @@ static bool start_killed_at(struct settings *s, unsigned n)
         assert_int_equal(waitpid(child, &status, 0), child);
         if (WIFEXITED(status)) {
             assert_int_equal(WEXITSTATUS(status), 0);
-            return true;
+            return 0;
         }
     }
+    return child;
+}
+
+/* true: it came to its end before. */
+static bool start_killed_at(struct settings *s, unsigned n)
+{
+    int status;
+    pid_t child = start_stopped_at(s, n);
+    if (child == 0)
+        return true;
     assert_int_equal(kill(child, SIGKILL), 0);
     assert_int_equal(waitpid(child, &status, 0), child);
     return false;
@@ -355,17 +403,15 @@ static void killed_everywhere(const char *old, const char *next, unsigned object
     copy_region(d.region, kept);
     struct settings s = settings_of(next);
     bool ended = false;
-    for (unsigned n = 1; !ended; n += SANITIZED ? 23 : 7) {
+    for (unsigned n = 1; !ended; n += SANITIZED ? 13 : 3) {
         copy_region(kept, d.region);
         ended = start_killed_at(&s, n);
-        for (unsigned i = 0; i < 2; i++) {
-            set_pool((n / 7 + i) % 2 == 0 ? old : next, "drop");
-            daemon_again(&d);
-            assert_true(said("warm restart"));
-            assert_in_range(whole_objects(0, objects), least, objects);
-            check_clean();
-            assert_int_equal(daemon_stop(&d), 0);
-        }
+        set_pool(n % 2 == 0 ? old : next, "drop");
+        daemon_again(&d);
+        assert_true(said("warm restart"));
+        assert_in_range(whole_objects(0, objects), least, objects);
+        check_clean();
+        assert_int_equal(daemon_stop(&d), 0);
     }
     daemon_end(&d);
 }
@@ -382,16 +428,78 @@ static void test_killed_while_it_grows(void **state)
     killed_everywhere("4MiB", "8MiB", 20, 20);
 }
 
+/* Tries to pin the last object, says whether it has it, and looks at it when it is told to. */
+static int pins_when_told(void *arg)
+{
+    (void)arg;
+    struct berth *b = NULL;
+    struct berth_view v;
+    CHECK(berth_open(&b, d.node, NULL) == 0);
+    child_tell('o');
+    while (child_hear() == 'p') {
+        bool has = berth_get(b, key_of("object-44"), &v, 0, BERTH_NOW) == 0;
+        child_tell(has ? 'y' : 'n');
+        CHECK(child_hear() == 'l');
+        if (has) {
+            look(&v, "object-44");
+            berth_release(b, &v, 1);
+        }
+        child_tell('l');
+    }
+    berth_close(b);
+    return 0;
+}
+
+/* A reader asks nobody before it pins, so it may do that at any moment of a start: the start gives up, or the reader
+ * finds nothing any more. */
+static void test_a_reader_comes_in_between(void **state)
+{
+    (void)state;
+    struct child c;
+    unsigned pinned = 0;
+    int status = 1;
+    extra[0] = "--pool";
+    extra[1] = "8MiB";
+    extra[2] = NULL;
+    daemon_start(&d, extra);
+    put_objects(0, 45);
+    child_start(&c, pins_when_told, NULL);
+    assert_int_equal(parent_hear(&c, 20000), 'o');
+    daemon_kill(&d);
+    struct settings s = settings_of("4MiB");
+    for (unsigned n = 1; status != 0; n += SANITIZED ? 5 : 1) {
+        pid_t start = start_stopped_at(&s, n);
+        assert_true(start != 0);
+        parent_tell(&c, 'p');
+        bool has = parent_hear(&c, 20000) == 'y';
+        pinned += has;
+        assert_int_equal(ptrace(PTRACE_DETACH, start, NULL, NULL), 0);
+        assert_int_equal(waitpid(start, &status, 0), start);
+        assert_int_equal(status == 0, !has);
+        parent_tell(&c, 'l');
+        assert_int_equal(parent_hear(&c, 20000), 'l');
+    }
+    assert_true(pinned > 20);
+    parent_tell(&c, 'q');
+    assert_int_equal(child_wait(&c), 0);
+    set_pool("4MiB", NULL);
+    daemon_again(&d);
+    assert_in_range(whole_objects(0, 45), 25, 32);
+    daemon_end(&d);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_refused_once),
         cmocka_unit_test(test_smaller_then_larger),
         cmocka_unit_test(test_what_fits_needs_no_flag),
+        cmocka_unit_test(test_what_reaches_over_the_end_goes),
         cmocka_unit_test(test_a_reader_keeps_its_memory),
         cmocka_unit_test(test_a_writer_is_not_cut),
         cmocka_unit_test(test_killed_while_it_shrinks),
         cmocka_unit_test(test_killed_while_it_grows),
+        cmocka_unit_test(test_a_reader_comes_in_between),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
