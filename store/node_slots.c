@@ -179,6 +179,7 @@ void slot_insert(struct node *n, uint32_t slot, struct evict_hint hint)
     n->sealed_bytes += slot_bytes(n, slot);
     n->object_bytes += h->size;
     n->held += slot_held(n, slot);
+    slabs_saw(n->slabs, h->size);
 }
 
 void slot_return(struct node *n, uint32_t slot)
