@@ -448,7 +448,6 @@ static int fit_together(struct recovery *rec)
         n->mark[rec->kept[i].slot] &= (uint8_t) ~(MARK_SEEN | MARK_CLAIMED);
     }
     tails_recovered(n->tails);
-    slabs_learn(n->slabs, true);
     return 0;
 }
 

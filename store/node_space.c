@@ -154,7 +154,6 @@ static void serve(struct node *n, struct session *s, const struct msg_head *m, u
 
 static void want_room(struct node *n, struct session *s, const struct msg_head *m, uint32_t size, int64_t taken)
 {
-    slabs_learn(n->slabs, !n->waiters); /* who waits for room waits for a slot of a class */
     uint32_t pages = slabs_pages_for(n->slabs, size);
     if (pages == 0) {
         refuse(n, s->id, m, -E2BIG);

@@ -4,13 +4,13 @@
 
 #include <stdint.h>
 
-struct pages {
-    uint64_t huge_bytes; /* mapped by entries of 2 MiB, or of a hugetlbfs */
-    uint64_t rss_bytes;  /* mapped at all, by this process */
-};
+/* Bytes of [base, base + bytes), which are whole mappings of this process, that it maps by entries of 2 MiB or that lie
+ * on a hugetlbfs. From the page tables of that range alone (PAGEMAP_SCAN, Linux 6.7), else from /proc/self/smaps, for
+ * which the kernel walks over those of the mappings before it too. 0; -errno: the kernel does not say. */
+int pages_huge(const void *base, uint64_t bytes, uint64_t *huge);
 
-/* Of the mappings that begin in [base, base + bytes), from /proc/self/smaps: a walk over all page tables of the process.
- * 0; -errno: it can't be read, and *out is 0. */
-int pages_of(const void *base, uint64_t bytes, struct pages *out);
+/* The two ways, for tests: -ENOTTY, where the kernel has no such call. */
+int pages_scan(const void *base, uint64_t bytes, uint64_t *huge);
+int pages_smaps(const void *base, uint64_t bytes, uint64_t *huge);
 
 #endif

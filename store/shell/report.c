@@ -59,6 +59,22 @@ void report_lanes(const struct server *s, struct lane_sums *out)
         pins_lanes(&s->sessions[i]->pins, out);
 }
 
+static json_t *pages_json(const struct region_pages *p)
+{
+    const struct {
+        const char *name;
+        const struct region_part_pages *part;
+    } parts[] = {{"pool", &p->pool}, {"lookup", &p->lookup}, {"slots", &p->slots}};
+    json_t *all = json_object();
+    for (unsigned i = 0; i < sizeof parts / sizeof *parts; i++) {
+        json_t *o = json_object();
+        put(o, "bytes", parts[i].part->bytes);
+        put(o, "huge_bytes", parts[i].part->huge_bytes);
+        json_object_set_new(all, parts[i].name, o);
+    }
+    return all;
+}
+
 static json_t *region_json(const struct server *s)
 {
     const struct region *r = &s->region;
@@ -70,6 +86,7 @@ static json_t *region_json(const struct server *s)
     json_object_set_new(o, "uuid", json_string(uuid));
     put(o, "incarnation", r->incarnation);
     put_text(o, "began", r->began);
+    json_object_set_new(o, "pages", pages_json(&r->pages));
     json_object_set_new(o, "locked", json_boolean(r->locked));
     put_text(o, "lock_note", r->lock_note);
     put_text(o, "problem", s->unlinked);

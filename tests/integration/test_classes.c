@@ -95,8 +95,31 @@ static void test_sizes_are_learned(void **state)
     daemon_end(&d);
 }
 
+/* A client that has slots at hand gets the next ones of the new class. */
+static void test_a_writer_gets_them_at_once(void **state)
+{
+    (void)state;
+    char name[24];
+    struct berth_stat st;
+    uint8_t *data = calloc(1, sizes[0]);
+    daemon_start(&d, (const char *[]){"--pool", "64MiB", NULL});
+    struct berth *b = daemon_open(&d, "writer");
+    for (unsigned i = 0; i < 600; i++) { /* a third of the pool */
+        name_of(name, i);
+        assert_int_equal(berth_put(b, key_of(name), data, sizes[0], NULL), 0);
+    }
+    assert_int_equal(berth_stat(b, key_of("object-0"), &st), 0);
+    assert_int_equal(st.slot_bytes, 10 << 12);
+    assert_int_equal(berth_stat(b, key_of("object-599"), &st), 0);
+    assert_int_equal(st.slot_bytes, 9 << 12);
+    free(data);
+    berth_close(b);
+    daemon_end(&d);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_sizes_are_learned)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_sizes_are_learned),
+                                       cmocka_unit_test(test_a_writer_gets_them_at_once)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

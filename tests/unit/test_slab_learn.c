@@ -1,5 +1,5 @@
-/* test_slab_learn.c: classes that follow the sizes of objects: what they spare, what they are bounded by, how they go and
- * come back. */
+/* test_slab_learn.c: classes that follow the sizes of objects: what they spare, what they are bounded by, how they go
+ * and come back. */
 #include "store/slot.h"
 #include "tests/support/slab_pool.h"
 
@@ -213,6 +213,43 @@ static void unused_goes(void **unused)
     pool_close(&p);
 }
 
+/* A class costs a slab that may lie half empty: it has to be worth that. */
+static void little_is_not_enough(void **unused)
+{
+    (void)unused;
+    struct pool p;
+    open_plain(&p, 64 * MIB, 20000);
+    fill(&p, 9 * PAGE_BYTES, 20); /* not a slab's worth */
+    fill(&p, 8 * PAGE_BYTES, 300);
+    assert_int_equal(learned(&p), 0);
+    pool_close(&p);
+    open_plain(&p, 512 * MIB, 200000);
+    fill(&p, 8 * PAGE_BYTES, 14000);
+    fill(&p, 9 * PAGE_BYTES, 57); /* a slab's worth, of which a tenth is waste: less than a thousandth of all */
+    fill(&p, 8 * PAGE_BYTES, 1500);
+    assert_int_equal(learned(&p), 0);
+    fill(&p, 9 * PAGE_BYTES, 2000);
+    assert_true(is_learned(&p, 9 * PAGE_BYTES));
+    pool_close(&p);
+}
+
+/* What would not be learned again at once stays for a while. */
+static void stays_for_a_while(void **unused)
+{
+    (void)unused;
+    struct pool p;
+    open_plain(&p, 512 * MIB, 200000);
+    fill(&p, 9 * PAGE_BYTES, 2000);
+    assert_true(is_learned(&p, 9 * PAGE_BYTES));
+    give_size(&p, 9, false);
+    for (unsigned i = 0; i < 5; i++) { /* until it spares less than a 1024th, but more than a 4096th */
+        fill(&p, 8 * PAGE_BYTES, 8192 * 2 + 100);
+        give_size(&p, 8, false);
+    }
+    assert_true(is_learned(&p, 9 * PAGE_BYTES));
+    pool_close(&p);
+}
+
 /* A restart knows slabs, not classes: they come back from the objects that are there, and take their slabs. */
 static void comes_back(void **unused)
 {
@@ -273,9 +310,9 @@ static void deterministic(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(eight_sizes),         cmocka_unit_test(odd_sizes_stay_bounded),
-        cmocka_unit_test(rare_sizes_are_none), cmocka_unit_test(unused_goes),
-        cmocka_unit_test(comes_back),          cmocka_unit_test(deterministic),
+        cmocka_unit_test(eight_sizes), cmocka_unit_test(odd_sizes_stay_bounded), cmocka_unit_test(rare_sizes_are_none),
+        cmocka_unit_test(unused_goes), cmocka_unit_test(little_is_not_enough),   cmocka_unit_test(stays_for_a_while),
+        cmocka_unit_test(comes_back),  cmocka_unit_test(deterministic),
     };
     pool_seed();
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -123,7 +123,6 @@ static int open_file(uint64_t bytes)
 
 static int measure(struct prefault *p, enum way way, unsigned round)
 {
-    struct pages pages;
     int fd = open_file(p->bytes), error;
     uint8_t *base = fd < 0 ? NULL : map_shared(fd, p->bytes, PROT_READ | PROT_WRITE);
     int64_t begin = bench_now();
@@ -133,8 +132,8 @@ static int measure(struct prefault *p, enum way way, unsigned round)
     } else {
         error = fill(p, way, fd, base);
         p->rate[way][round] = (double)p->bytes / ((double)(bench_now() - begin) / 1e9);
-        pages_of(base, p->bytes, &pages);
-        p->huge[way] = pages.huge_bytes;
+        if (pages_huge(base, p->bytes, &p->huge[way]))
+            p->huge[way] = 0;
         unmap_shared(base, p->bytes);
     }
     if (fd >= 0)
