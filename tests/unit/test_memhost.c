@@ -219,14 +219,14 @@ static void populate_fails(void **unused)
 static void populate_finds_no_room(void **unused)
 {
     (void)unused;
-    char dir[] = "/dev/shm/berth-test-full-XXXXXX";
-    assert_non_null(mkdtemp(dir));
+    char full[] = "/dev/shm/berth-test-full-XXXXXX";
+    assert_non_null(mkdtemp(full));
     pid_t child = fork();
     if (child == 0) {
         char file[64];
-        snprintf(file, sizeof file, "%s/pool", dir);
+        snprintf(file, sizeof file, "%s/pool", full);
         if (geteuid() != 0 || unshare(CLONE_NEWNS) != 0 || mount("", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
-            mount("none", dir, "tmpfs", 0, "size=3m") != 0)
+            mount("none", full, "tmpfs", 0, "size=3m") != 0)
             _exit(77);
         int fd = open(file, O_RDWR | O_CREAT, 0600);
         void *at = fd >= 0 && ftruncate(fd, 8u << 20) == 0 ? map_shared(fd, 8u << 20, PROT_READ | PROT_WRITE) : NULL;
@@ -234,7 +234,7 @@ static void populate_finds_no_room(void **unused)
     }
     int status;
     assert_int_equal(waitpid(child, &status, 0), child);
-    assert_int_equal(rmdir(dir), 0);
+    assert_int_equal(rmdir(full), 0);
     if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
         skip();
     assert_int_equal(status, 0);
