@@ -176,13 +176,18 @@ static uint8_t level_of(uint8_t priority)
     return priority ? (uint8_t)(32 - __builtin_clz(priority)) : 0;
 }
 
-static uint32_t queue_find(struct pwl *p, uint32_t pages, uint8_t level)
+static bool queue_is(const struct pwl_queue *q, uint32_t pages, uint8_t level, uint8_t share)
+{
+    return q->pages == pages && q->level == level && q->share == share;
+}
+
+static uint32_t queue_find(struct pwl *p, uint32_t pages, uint8_t level, uint8_t share)
 {
     uint32_t i = p->last_queue;
-    if (i < p->n_queues && p->queue[i].pages == pages && p->queue[i].level == level) {
+    if (i < p->n_queues && queue_is(&p->queue[i], pages, level, share)) {
         return i;
     }
-    for (i = 0; i < p->n_queues && (p->queue[i].pages != pages || p->queue[i].level != level); i++) {}
+    for (i = 0; i < p->n_queues && !queue_is(&p->queue[i], pages, level, share); i++) {}
     if (i == p->n_queues && i == p->queue_room) {
         uint32_t room = i ? 2 * i : 8;
         struct pwl_queue *queue = i < PWL_QUEUES ? realloc(p->queue, room * sizeof *queue) : NULL;
@@ -193,7 +198,7 @@ static uint32_t queue_find(struct pwl *p, uint32_t pages, uint8_t level)
         p->queue_room = room;
     }
     if (i == p->n_queues) {
-        p->queue[i] = (struct pwl_queue){.pages = pages, .level = level, .keep = 1.0 / (1u << level)};
+        p->queue[i] = (struct pwl_queue){.pages = pages, .level = level, .share = share, .keep = 1.0 / (1u << level)};
         p->n_queues++;
     }
     p->last_queue = i;
@@ -220,7 +225,7 @@ static uint8_t take_ghost(struct pwl *p, uint64_t key)
 static void pwl_insert(void *policy, uint32_t slot, const struct evict_hint *hint)
 {
     struct pwl *p = policy;
-    uint32_t queue = queue_find(p, hint->pages, level_of(hint->priority));
+    uint32_t queue = queue_find(p, hint->pages, level_of(hint->priority), hint->share);
     struct pwl_slot *s = &p->slot[slot];
     if (queue == UINT32_MAX || pwl_is(s, PWL_IS_IN)) {
         return;
@@ -426,6 +431,7 @@ const struct evict_policy evict_pwl = {
     .touch = pwl_touch,
     .remove = pwl_remove,
     .victims = pwl_victims,
+    .guard = pwl_guard,
     .may = pwl_may,
     .skip = pwl_skip,
     .age = pwl_age,

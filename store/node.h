@@ -67,6 +67,15 @@ struct node_config {
 struct node_namespace {
     char name[NAME_MAX_BYTES + 1];
     bool replaceable;
+    uint64_t share_bytes; /* of the pool: not evicted for other namespaces; 0: none. EVICT_SHARES of them at most */
+};
+
+struct node_share {
+    const char *name; /* the configuration's */
+    uint32_t ns;
+    uint64_t limit;    /* bytes */
+    uint64_t bytes;    /* of its slots that are READY */
+    uint64_t evicting; /* of these, in evictions that are not committed yet */
 };
 
 enum node_event_kind {
@@ -199,6 +208,8 @@ bool node_session_ready(const struct node *n, uint64_t session);
 /* Recovery's outcome of EV_START: 0 or a negative error with a sentence in *why. */
 int node_started(const struct node *n, const char **why);
 
+/* As slabs_classes; for reports. */
+uint32_t node_classes(const struct node *n, struct slabs_class *out, uint32_t max);
 /* NULL if every invariant between slots, slabs, index decisions, lists and quotas holds, else a sentence. Reads all. */
 const char *node_check(const struct node *n);
 
@@ -305,6 +316,8 @@ struct node_status {
     uint64_t remembered, remembered_max, remembered_bytes; /* keys that node_why knows of that are not here */
 };
 void node_status(const struct node *n, struct node_status *out);
+/* The share with this number, from 0; how many there are. */
+uint32_t node_share(const struct node *n, uint32_t i, struct node_share *out);
 /* The counters NODE_LEASE_USES and NODE_HOLDS_LOST alone. */
 uint64_t node_lease_uses(const struct node *n);
 uint64_t node_holds_lost(const struct node *n);

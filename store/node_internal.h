@@ -270,7 +270,10 @@ struct node {
 
     struct waiter *waiters, **waiters_end;
     uint32_t n_waiters;
-    uint64_t evicting; /* bytes of uncommitted evictions */
+    struct node_share share[EVICT_SHARES];
+    uint32_t n_shares;
+    uint64_t scan_guarded; /* shares that were guarded when the candidates of the scan were chosen */
+    uint64_t evicting;     /* bytes of uncommitted evictions */
     uint32_t evicting_slots;
     bool window_closed;
     struct slabs_window window;       /* being emptied */
@@ -460,6 +463,16 @@ void session_mark_applied(struct node *n, struct session *s, uint64_t id);
 bool applied_before(struct node *n, const struct session *s, const struct msg_head *m);
 bool names_known(const struct node *n, uint32_t ns);
 bool names_replaceable(const struct node *n, uint32_t ns);
+uint32_t names_id(const struct node *n, const char *name); /* that it has, or would get */
+
+/* ---- shares (node_share.c) ---- */
+
+void shares_configure(struct node *n); /* once the names are known, before the first object is */
+uint8_t share_of_slot(const struct node *n, uint32_t slot);
+void share_count(struct node *n, uint32_t slot, bool more); /* READY; no longer */
+void share_evicting(struct node *n, uint32_t slot, bool begin);
+bool share_guarded(const struct node *n, uint32_t slot);
+uint64_t shares_guard(struct node *n); /* tells the policy which are guarded: before it is asked for victims */
 bool names_add(struct node *n, const char *name, uint32_t id, uint32_t flags);
 int names_configure(struct node *n);
 

@@ -10,25 +10,23 @@ static uint64_t tag_of(struct key_ref key)
 
 uint64_t past_peek(struct node *n, struct key_ref key)
 {
-    return n->policy->recall ? n->policy->recall(n->evict, tag_of(key), false) : 0;
+    return n->policy->recall(n->evict, tag_of(key), false);
 }
 
 void node_past_told(struct node *n, struct key_ref key, uint64_t past)
 {
-    if (n->policy->remember) {
-        n->policy->remember(n->evict, tag_of(key), past);
-        n->counters[NODE_PASTS_TOLD]++;
-    }
+    n->policy->remember(n->evict, tag_of(key), past);
+    n->counters[NODE_PASTS_TOLD]++;
 }
 
 uint64_t node_past_take(struct node *n, struct key_ref key)
 {
-    return n->policy->recall ? n->policy->recall(n->evict, tag_of(key), true) : 0;
+    return n->policy->recall(n->evict, tag_of(key), true);
 }
 
 void node_past_note(struct node *n, struct key_ref key, uint64_t past)
 {
-    uint32_t slot = n->policy->note ? node_find(n, key) : SLOT_NONE;
+    uint32_t slot = node_find(n, key);
     if (slot != SLOT_NONE) {
         n->counters[NODE_PASTS_NOTED] += n->policy->note(n->evict, slot, past);
     }

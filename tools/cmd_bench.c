@@ -25,6 +25,8 @@ const struct bench_case bench_cases[] = {
      false},
     {"scale", "many objects in a pool that is not populated: get, put, metadata, restart", bench_scale, 0, 1000000, 64,
      false, false, true},
+    {"prefault", "a pool gets its pages, against MADV_POPULATE_WRITE by as many threads", bench_prefault, 256 << 20, 0,
+     1, true, false, false},
     {0}};
 
 const struct cli_option bench_options[] = {
@@ -210,6 +212,8 @@ static int check(const struct bench_case *c, const struct bench *o)
         return cli_usage("'%s' has no other clients: leave --clients and --pins out", c->name);
     if (o->client_pins && !o->clients)
         return cli_usage("--pins is for --clients");
+    if (c->run == bench_prefault && (o->url || o->size < BENCH_PREFAULT_LEAST))
+        return cli_usage("'prefault' needs no node: leave -n out; and --size is 2MiB or more");
     if ((c->pulls || c->scales) && o->url)
         return cli_usage("'%s' has nodes of its own: leave -n out", c->name);
     if (c->pulls && o->size == 0)

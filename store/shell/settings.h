@@ -25,6 +25,12 @@ enum peer_trust {
 
 enum populate_pool { POPULATE_ON, POPULATE_OFF /* for measuring */ };
 
+enum shrink_pool {                   /* what a start with a smaller pool may lose of what lies beyond its end */
+                   SHRINK_REFUSE,    /* no object */
+                   SHRINK_DROP,      /* objects without a hold */
+                   SHRINK_DROP_HELD, /* every object */
+};
+
 /* A member of the list. */
 struct settings_peer {
     char name[SETTINGS_NODE_NAME];
@@ -38,6 +44,7 @@ struct settings {
     char metrics[108]; /* off | HOST:PORT (loopback addresses only) | unix:PATH; default off */
     char policy[16];
     uint64_t pool;        /* bytes, rounded up to 2 MiB; default 1GiB */
+    uint32_t shrink;      /* enum shrink_pool; default refuse */
     uint64_t mr_size;     /* default 1GiB */
     uint64_t index_size;  /* LMDB map; 0: from max-objects */
     uint64_t max_objects; /* 0: from the pool: a 4 KiB object each up to 1 GiB of pool, then 16 KiB; rounded up to what
@@ -58,8 +65,10 @@ struct settings {
     struct node_namespace namespaces[SETTINGS_NAMESPACES]; /* [namespace NAME] replaceable = yes|no, and
                                                                replaceable = NAME[,NAME..] */
     uint32_t n_namespaces;
-    char name[SETTINGS_NODE_NAME];    /* of this node among its peers; default: the host's */
-    char cluster[SETTINGS_NODE_NAME]; /* nodes of another one are refused; default berth */
+    char shares[SETTINGS_NAMESPACES][24]; /* [namespace NAME] share = SIZE|PERCENT, and share = NAME=SIZE|PERCENT[,..]:
+                                             as they were written, "": none */
+    char name[SETTINGS_NODE_NAME];        /* of this node among its peers; default: the host's */
+    char cluster[SETTINGS_NODE_NAME];     /* nodes of another one are refused; default berth */
     char listen[SETTINGS_ADDRESS]; /* off | tcp://HOST:PORT, port 0: a free one. Default: its own entry's, else off */
     uint32_t peer_trust;           /* enum peer_trust; default host */
     char peers_wrong[280];         /* in settings_set's copy, after it refused a value of `peers`: why */

@@ -104,8 +104,8 @@ static void away(struct member_node *n, int64_t ns)
     n->due = n->away_until;
 }
 
-/* Who is silent for PEER_GONE_NS loses its connections, and what the owner held for it is held no more: then the lease's
- * time is the only proof, which clocks beyond the margin are not. */
+/* Who is silent for PEER_GONE_NS loses its connections, and what the owner held for it is held no more: then the
+ * lease's time is the only proof, which clocks beyond the margin are not. */
 static int64_t a_while(void)
 {
     int64_t most = 2 * world->ttl + 10 * MS;
