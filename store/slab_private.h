@@ -51,6 +51,8 @@ struct slabs {
     uint32_t headers_high; /* headers [0, headers_high) have been made usable */
     uint64_t used_pages;
     uint64_t free_slot_pages;
+    struct slabs_place preferred;
+    uint64_t spilled;
 };
 
 /* Enters a slab or run into the private state, all of its slots free and not in any list. */

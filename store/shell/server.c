@@ -348,6 +348,8 @@ static int open_node(struct server *s)
                                  .pin_quota = s->settings.pin_quota,
                                  .namespaces = s->settings.namespaces,
                                  .n_namespaces = s->settings.n_namespaces,
+                                 .places = r->places,
+                                 .n_places = r->n_places,
                                  .publish = peers_wanted(s),
                                  .tombstone_ns = s->settings.tombstone_ns,
                                  .lease = {.ttl_ns = s->settings.lease_ns,
@@ -413,6 +415,17 @@ static void say_small_pool(const struct server *s)
               amount(s->region.pool.bytes, has), given);
 }
 
+static void say_numa(const struct region *r)
+{
+    char placed[300];
+    numa_placed(&r->numa, placed, sizeof placed);
+    if (r->numa_note[0] != '\0')
+        log_event(LOG_WARNING, "%s", r->numa_note);
+    else if (r->numa.n > 0)
+        log_event(LOG_INFO, "the pool's pages are on the NUMA nodes asked for: %s%s", placed,
+                  r->numa.moved ? " (some were moved there)" : "");
+}
+
 /* How it began, and what about the region its administrator should know. An application chose no memory limit. */
 static void say_region(const struct server *s)
 {
@@ -427,6 +440,7 @@ static void say_region(const struct server *s)
                   r->path);
     if (s->settings.lock == MEM_LOCK_AUTO && !r->locked)
         log_event(s->settings.embedded ? LOG_INFO : LOG_WARNING, "%s", r->lock_note);
+    say_numa(r);
 }
 
 static int open_rest(struct server *s, char *why, size_t why_size)

@@ -21,6 +21,8 @@ enum setting_index { /* order of settings_table */
                      SET_POPULATE,
                      SET_LOCK,
                      SET_THREADS,
+                     SET_NUMA,
+                     SET_NUMA_STRICT,
                      SET_SPIN,
                      SET_MODE,
                      SET_QUARANTINE,
@@ -59,6 +61,12 @@ int namespace_find(struct settings *s, const char *name, struct node_namespace *
 
 /* HOST:PORT that only processes of this host reach. */
 bool address_is_loopback(const char *text);
+
+/* ---- settings_numa.c ---- */
+
+int parse_numa(struct settings *s, const char *text);
+void show_numa(const struct settings *s, char *out, size_t size);
+int finish_numa(const struct settings *s, char *why, size_t why_size);
 
 /* ---- settings_peers.c: what makes a node one of several ---- */
 
