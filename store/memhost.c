@@ -124,8 +124,8 @@ static int lock_pool(void *base, uint64_t bytes, enum mem_lock lock, char *why, 
 }
 
 /* fd: of a file to be made whole; -1: it is. */
-static int populate_pool(void *base, int fd, const char *path, uint64_t bytes, unsigned threads,
-                         struct numa_plan *numa, const struct mem_progress *progress, char *why, size_t why_size)
+static int populate_pool(void *base, int fd, const char *path, uint64_t bytes, unsigned threads, struct numa_plan *numa,
+                         const struct mem_progress *progress, char *why, size_t why_size)
 {
     int e = threads > 0 ? populate_on(numa, base, fd, bytes, threads, progress) : 0;
     char size[AMOUNT_SIZE];

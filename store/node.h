@@ -60,7 +60,7 @@ struct node_config {
     struct lease_config lease;
     const struct slabs_place *places; /* NUMA nodes' parts of the pool; the caller's, as long as the node lives */
     uint32_t n_places;                /* up to 255; 0: memory is the same everywhere */
-    bool publish;         /* CMD_PUBLISHED wanted, and removals are kept for it */
+    bool publish;                     /* CMD_PUBLISHED wanted, and removals are kept for it */
     int64_t tombstone_ns; /* T of PROTOCOLS rule 29: a removal is kept so long after its homes have it; 0: 1 h */
     bool first;           /* the region is new: nothing to recover */
     bool clean;           /* the last node stopped cleanly */

@@ -154,7 +154,7 @@ static uint64_t pages_right(const struct numa_plan *plan, const struct numa_part
     return 0;
 }
 
-/* Pages elsewhere. What is not there yet (or swapped out) is not wrong: it will be taken from where it was asked for. */
+/* Pages elsewhere. What is not there yet, or swapped out, is not wrong: it will come from where it was asked for. */
 static uint64_t pages_wrong(const struct numa_plan *plan, const struct numa_part *p)
 {
     return p->looked - p->absent - pages_right(plan, p);

@@ -6,6 +6,7 @@
 #ifndef BERTH_STORE_NUMA_H
 #define BERTH_STORE_NUMA_H
 
+#include <sched.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -40,8 +41,8 @@ struct numa_plan {
     struct numa_part part[NUMA_PARTS];
 };
 
-/* Nodes whose memory this process may use, ascending; how many, at most `most`. From /proc and /sys: no system call that
- * a filter may forbid. 0: not known, or a kernel without NUMA. */
+/* Nodes whose memory this process may use, ascending; how many, at most `most`. From /proc and /sys: no system call
+ * that a filter may forbid. 0: not known, or a kernel without NUMA. */
 uint32_t numa_allowed(uint32_t *nodes, uint32_t most);
 
 /* Cuts a pool of `bytes` among n nodes (1 .. NUMA_PARTS). No slab of such a pool straddles two parts. A small pool may
@@ -68,8 +69,9 @@ void numa_placed(const struct numa_plan *plan, char *out, size_t size);
 /* The node on which most pages of the part were found; false: none was. */
 bool numa_mostly(const struct numa_plan *plan, uint32_t part, uint32_t *node);
 
-/* Moves the calling thread to the CPUs of part p's node, as far as it may use them, and counts it there. */
-void numa_run_on(struct numa_plan *plan, uint32_t p);
+/* Moves the calling thread to those of the allowed CPUs that are part p's node's, and counts it there; to all that are
+ * allowed where it has none, and counts it as elsewhere. */
+void numa_run_on(struct numa_plan *plan, uint32_t p, const cpu_set_t *allowed);
 
 /* Fills cpu[0 .. NUMA_CPUS) with `value` for every CPU of the node. 0, -ENOENT. */
 int numa_cpus(uint32_t node, uint8_t *cpu, uint8_t value);

@@ -2,7 +2,6 @@
 #include "store/numa.h"
 
 #include <errno.h>
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -71,19 +70,21 @@ int numa_cpus(uint32_t node, uint8_t *cpu, uint8_t value)
     return 0;
 }
 
-/* The set that the thread has is not asked for first: a thread that moves from part to part has the last part's. The
- * kernel leaves out CPUs that a cpuset forbids, and refuses where none is left. */
-void numa_run_on(struct numa_plan *plan, uint32_t p)
+void numa_run_on(struct numa_plan *plan, uint32_t p, const cpu_set_t *allowed)
 {
-    bool is[NUMA_CPUS] = {false};
+    bool is[NUMA_CPUS] = {false}, any = false;
     cpu_set_t set;
     CPU_ZERO(&set);
-    bool any = cpus_of(plan->part[p].node, is);
+    cpus_of(plan->part[p].node, is);
     for (unsigned i = 0; i < NUMA_CPUS && i < CPU_SETSIZE; i++)
-        if (is[i])
+        if (is[i] && CPU_ISSET(i, allowed)) {
             CPU_SET(i, &set);
-    if (any && sched_setaffinity(0, sizeof set, &set) == 0)
+            any = true;
+        }
+    if (any && sched_setaffinity(0, sizeof set, &set) == 0) {
         plan->part[p].threads++;
-    else
-        plan->part[p].elsewhere++;
+        return;
+    }
+    sched_setaffinity(0, sizeof *allowed, allowed);
+    plan->part[p].elsewhere++;
 }

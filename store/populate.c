@@ -108,12 +108,14 @@ static void *worker(void *arg)
 {
     struct work *w = arg;
     unsigned first = atomic_fetch_add(&w->begun, 1);
+    cpu_set_t allowed;
+    bool known = w->numa != NULL && sched_getaffinity(0, sizeof allowed, &allowed) == 0;
     for (unsigned i = 0; i < w->stretches; i++) {
         unsigned at = (first + i) % w->stretches;
         if (w->stretch[at].next >= w->stretch[at].to)
             continue;
-        if (w->numa != NULL)
-            numa_run_on(w->numa, at);
+        if (known)
+            numa_run_on(w->numa, at, &allowed);
         take_chunks(w, &w->stretch[at]);
     }
     pthread_mutex_lock(&w->lock);

@@ -415,12 +415,14 @@ static void say_small_pool(const struct server *s)
               amount(s->region.pool.bytes, has), given);
 }
 
-static void say_numa(const struct region *r)
+/* An application that asked for nothing is told, not warned. */
+static void say_numa(const struct server *s, const struct region *r)
 {
     char placed[300];
+    bool asked = !s->settings.embedded || s->settings.source[SET_NUMA].origin != ORIGIN_DEFAULT;
     numa_placed(&r->numa, placed, sizeof placed);
     if (r->numa_note[0] != '\0')
-        log_event(LOG_WARNING, "%s", r->numa_note);
+        log_event(asked ? LOG_WARNING : LOG_INFO, "%s", r->numa_note);
     else if (r->numa.n > 0)
         log_event(LOG_INFO, "the pool's pages are on the NUMA nodes asked for: %s%s", placed,
                   r->numa.moved ? " (some were moved there)" : "");
@@ -440,7 +442,7 @@ static void say_region(const struct server *s)
                   r->path);
     if (s->settings.lock == MEM_LOCK_AUTO && !r->locked)
         log_event(s->settings.embedded ? LOG_INFO : LOG_WARNING, "%s", r->lock_note);
-    say_numa(r);
+    say_numa(s, r);
 }
 
 static int open_rest(struct server *s, char *why, size_t why_size)

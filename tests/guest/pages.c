@@ -1,6 +1,7 @@
-/* pages FILE [--from BYTES] [--to BYTES] [--find TEXT]: on which NUMA nodes the pages of a file lie, as "node:pages .."
- * in order of nodes; with --find only of pages that begin with the text. Shares no code with Berth: move_pages is asked
- * through a mapping of its own. "absent" counts pages that the file has not.
+/* pages FILE [--from BYTES] [--to BYTES] [--find TEXT] [--hold yes]: on which NUMA nodes the pages of a file lie, as
+ * "node:pages .." in order of nodes; with --find only of pages that begin with the text. Shares no code with Berth:
+ * move_pages is asked through a mapping of its own. With --hold it keeps that until it is ended. "absent" counts pages
+ * that are not there.
  */
 #include <fcntl.h>
 #include <stdint.h>
@@ -33,6 +34,7 @@ static void look(char *page)
 int main(int argc, char **argv)
 {
     const char *find = NULL;
+    int hold = 0;
     struct stat st;
     int fd = argc > 1 ? open(argv[1], O_RDONLY) : -1;
     if (fd < 0 || fstat(fd, &st) != 0) {
@@ -47,6 +49,8 @@ int main(int argc, char **argv)
             to = strtoul(argv[i + 1], NULL, 10);
         else if (strcmp(argv[i], "--find") == 0)
             find = argv[i + 1];
+        else if (strcmp(argv[i], "--hold") == 0)
+            hold = 1;
     }
     char *base = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
     if (base == MAP_FAILED) {
@@ -65,5 +69,8 @@ int main(int argc, char **argv)
     if (absent != 0)
         printf("absent:%lu ", absent);
     puts("");
+    fflush(stdout);
+    while (hold)
+        pause();
     return 0;
 }

@@ -14,7 +14,7 @@ fi
 
 bin=$BERTH_BIN tests=$BERTH_TESTS
 unset BERTH_BIN BERTH_TESTS
-region=/dev/shm/region socket=/run/w/berth.sock log=/run/w/log
+runner=() region=/dev/shm/region socket=/run/w/berth.sock log=/run/w/log
 pid='' failures=0 checks=0
 
 check() { # NAME COMMAND..
@@ -27,7 +27,7 @@ check() { # NAME COMMAND..
 
 start() { # arguments of berthd; 0 when it is ready, else its exit code
     : >"$log"
-    "$bin/berthd" --region "$region" --socket "$socket" --lock off "$@" 2>"$log" &
+    "${runner[@]}" "$bin/berthd" --region "$region" --socket "$socket" --lock off "$@" 2>"$log" &
     pid=$!
     while ! grep -q ' ready: ' "$log"; do
         kill -0 "$pid" 2>/dev/null || { wait "$pid"; return; }
@@ -104,6 +104,13 @@ check "spill is counted" is "$(status .numa.spilled)" $((one / 1024))
 
 echo "a restart with other nodes moves the pages"
 stop
+exec 3< <(exec "$tests/guest/guest-pages" "$region/pool-0" --hold yes)
+holder=$!
+read -r -u 3
+start --pool 64MiB --numa 1 --numa-strict yes
+check "strict: not with pages that another process maps" is "$? $(grep -c "numa-strict: .*can't be moved" "$log")" "5 1"
+kill "$holder"
+while kill -0 "$holder" 2>/dev/null; do sleep 0.05; done
 start --pool 64MiB --numa 1 --numa-strict yes
 check "all is on node 1" is "$(pages)" 1:16384
 check "the status says that pages were moved" is "$(status '.numa | "\(.moved) \(.as_asked)"')" "true true"
@@ -126,6 +133,16 @@ start --pool ${pool}MiB --numa 1
 check "one warning" is "$(warnings)" 1
 check "the status has what guest-pages finds" is "$(status '.numa.found_bytes | "0:\(."0" / 4096) 1:\(."1" / 4096)"')" "$(pages)"
 check "and that is not all as asked" is "$(status .numa.as_asked)" false
+stop
+
+rm -rf "$region"
+
+echo "a daemon that may use CPU 0 only"
+runner=(taskset -c 0)
+start --pool 64MiB --numa-strict yes
+check "pages are where they were asked" is "$(pages)" "0:8192 1:8192"
+check "threads are where they may be" is "$(status '.numa.parts | map("\(.threads_there) \(.threads_elsewhere)") | join(" ")')" \
+    "1 0 0 1"
 stop
 
 echo "$checks checks, $failures failed"

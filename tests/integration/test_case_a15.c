@@ -1,5 +1,5 @@
 /* Case A15: memory can't be placed: the calls are blocked by seccomp, the node is none, the machine has one only. One
- * warning with node, errno and what is not permitted; the status says where the pages are; strict mode does not start. */
+ * warning with node, errno and what is not permitted; the status says where the pages are; strict mode refuses. */
 #include "store/layout.h"
 #include "store/numa.h"
 #include "tests/support/daemon.h"

@@ -97,8 +97,8 @@ static void sparse(void **unused)
     struct mem_pool p;
     struct stat st;
     for (int old = 0; old < 2; old++) {
-        assert_int_equal(host_memkind.reserve(&p, path, UINT64_C(1) << 40, MEM_LOCK_OFF, 0, NULL, NULL, why, sizeof why),
-                         old);
+        int made = host_memkind.reserve(&p, path, UINT64_C(1) << 40, MEM_LOCK_OFF, 0, NULL, NULL, why, sizeof why);
+        assert_int_equal(made, old);
         assert_int_equal(fstat(p.fd, &st), 0);
         assert_int_equal(st.st_size, INT64_C(1) << 40);
         assert_int_equal(st.st_blocks, old * 8);

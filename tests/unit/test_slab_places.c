@@ -1,5 +1,5 @@
-/* test_slab_places.c: blocks and runs within a part of the pool, against a search of every unit; slots come from the part
- * that is preferred as long as it has room, and what comes from elsewhere is counted. */
+/* test_slab_places.c: blocks and runs within a part of the pool, against a search of every unit; slots come from the
+ * part that is preferred as long as it has room, and what comes from elsewhere is counted. */
 #include "store/units.h"
 #include "tests/support/slab_pool.h"
 
