@@ -70,7 +70,7 @@ int main(int argc, char **argv)
         printf("absent:%lu ", absent);
     puts("");
     fflush(stdout);
-    while (hold)
+    if (hold)
         pause();
     return 0;
 }
