@@ -69,6 +69,10 @@ uint32_t slabs_pages_for(const struct slabs *s, uint64_t bytes);
 /* Whether a configured class of `pages` was not made, and why: a sentence's end. */
 bool slabs_class_unused(const struct slabs *s, uint32_t pages, char *why, size_t why_size);
 
+/* A slot of exactly `pages` as slabs_pages_for gave them: its header is FREE and has its page. SLOT_NONE: no space, or
+ * no header could be had (*why = -ENOSPC), else *why = 0. why may be NULL. */
+uint32_t slabs_alloc(struct slabs *s, uint32_t pages, int *why);
+
 /* From now on slots come from units [unit, unit + units) where there is room, else from anywhere, which is counted. 0
  * units: from anywhere, uncounted. */
 struct slabs_place {
@@ -76,10 +80,6 @@ struct slabs_place {
     uint32_t units;
 };
 void slabs_prefer(struct slabs *s, struct slabs_place place);
-
-/* A slot of exactly `pages` as slabs_pages_for gave them: its header is FREE and has its page. SLOT_NONE: no space, or
- * no header could be had (*why = -ENOSPC), else *why = 0. why may be NULL. */
-uint32_t slabs_alloc(struct slabs *s, uint32_t pages, int *why);
 
 /* Gives a slot back; the caller has stored FREE with the next generation. */
 void slabs_free(struct slabs *s, uint32_t slot);

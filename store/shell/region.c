@@ -269,9 +269,9 @@ static int reserve_pool(const struct opening *o)
     char path[sizeof r->path + 8];
     snprintf(path, sizeof path, "%s/pool-0", r->path);
     region_numa_plan(r, o->s, o->shape.pool_bytes);
-    int e =
-        r->kind->reserve(&r->pool, path, o->shape.pool_bytes, o->s->lock,
-                         o->s->populate == POPULATE_ON ? o->s->threads : 0, &r->numa, o->progress, o->why, o->why_size);
+    int e = r->kind->reserve(&r->pool, path, o->shape.pool_bytes, o->s->lock,
+                             o->s->populate == POPULATE_ON ? o->s->threads : 0, &r->numa.plan, o->progress, o->why,
+                             o->why_size);
     if (e < 0)
         return e;
     r->locked = o->s->lock != MEM_LOCK_OFF && o->why[0] == '\0';

@@ -18,6 +18,16 @@
 #include "store/slab.h"
 #include "store/shell/settings.h"
 
+/* region_numa.h. */
+struct region_numa {
+    struct numa_plan plan;                 /* where the pool's pages were asked for, and are */
+    char note[700];                        /* what of it is not as asked; or empty */
+    struct slabs_place places[NUMA_PARTS]; /* where there are two at least: parts of the pool, by where they are */
+    uint32_t place_node[NUMA_PARTS];
+    uint32_t n_places;
+    uint8_t place_of_cpu[NUMA_CPUS]; /* 1 + the place that is near; 0: none */
+};
+
 struct region {
     char path[256];
     int dir_fd, clients_fd, lock_fd;
@@ -33,23 +43,18 @@ struct region {
     uint32_t n_tails;
     struct lmdb_index *index;
     uint64_t incarnation;
-    bool first;                            /* made new: nothing to recover */
-    bool clean;                            /* the last node stopped cleanly */
-    bool remove;                           /* embedded: unlink everything at close */
-    bool lost;                             /* made new in place of one that had, or may have had, objects */
-    bool relooked;                         /* the lookup is a new file, to be filled from the index */
-    char began[256];                       /* one sentence: new because .., or warm restart of .. */
-    bool locked;                           /* the pool is mlocked */
-    char lock_note[200];                   /* why not */
-    struct numa_plan numa;                 /* where the pool's pages were asked for, and are */
-    char numa_note[700];                   /* what of it is not as asked; or empty */
-    struct slabs_place places[NUMA_PARTS]; /* where there are two at least: parts of the pool, by where they are */
-    uint32_t place_node[NUMA_PARTS];
-    uint32_t n_places;
-    uint8_t place_of_cpu[NUMA_CPUS]; /* 1 + the place that is near; 0: none */
-    bool made;                       /* the directory was made by this open */
-    uint32_t headers_ready;          /* headers and cells that have memory */
+    bool first;             /* made new: nothing to recover */
+    bool clean;             /* the last node stopped cleanly */
+    bool remove;            /* embedded: unlink everything at close */
+    bool lost;              /* made new in place of one that had, or may have had, objects */
+    bool relooked;          /* the lookup is a new file, to be filled from the index */
+    char began[256];        /* one sentence: new because .., or warm restart of .. */
+    bool locked;            /* the pool is mlocked */
+    char lock_note[200];    /* why not */
+    bool made;              /* the directory was made by this open */
+    uint32_t headers_ready; /* headers and cells that have memory */
     uint32_t tails_ready;
+    struct region_numa numa;
 };
 
 /* Opens or makes the region that the settings name (an embedded node whose settings name none: a directory of its own
@@ -70,7 +75,7 @@ void region_close(struct region *r, bool clean);
 /* For node_event: any number may be given. */
 static inline uint8_t region_place_of(const struct region *r, int cpu)
 {
-    return cpu >= 0 && cpu < (int)NUMA_CPUS ? r->place_of_cpu[cpu] : 0;
+    return cpu >= 0 && cpu < (int)NUMA_CPUS ? r->numa.place_of_cpu[cpu] : 0;
 }
 
 /* For node_config: env is the region. */

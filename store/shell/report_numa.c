@@ -40,16 +40,16 @@ json_t *report_numa(const struct server *s, const struct node_status *st)
     const struct region *r = &s->region;
     json_t *o = json_object(), *parts = json_array();
     uint8_t place = region_place_of(r, s->cpu);
-    json_object_set_new(o, "verified", json_boolean(r->numa.verified));
-    json_object_set_new(o, "as_asked", json_boolean(numa_settled(&r->numa)));
-    json_object_set_new(o, "moved", json_boolean(r->numa.moved));
-    json_object_set_new(o, "note", json_string(r->numa_note));
-    json_object_set_new(o, "found_bytes", found_json(&r->numa, r->numa.pages));
-    put(o, "page_step_bytes", r->numa.page_bytes);
+    json_object_set_new(o, "verified", json_boolean(r->numa.plan.verified));
+    json_object_set_new(o, "as_asked", json_boolean(numa_settled(&r->numa.plan)));
+    json_object_set_new(o, "moved", json_boolean(r->numa.plan.moved));
+    json_object_set_new(o, "note", json_string(r->numa.note));
+    json_object_set_new(o, "found_bytes", found_json(&r->numa.plan, r->numa.plan.pages));
+    put(o, "page_step_bytes", r->numa.plan.page_bytes);
     put(o, "spilled", st->slabs.spilled);
-    json_object_set_new(o, "loop_on", place > 0 ? json_integer(r->place_node[place - 1]) : json_null());
-    for (uint32_t i = 0; i < r->numa.n; i++)
-        json_array_append_new(parts, part_json(&r->numa, &r->numa.part[i]));
+    json_object_set_new(o, "loop_on", place > 0 ? json_integer(r->numa.place_node[place - 1]) : json_null());
+    for (uint32_t i = 0; i < r->numa.plan.n; i++)
+        json_array_append_new(parts, part_json(&r->numa.plan, &r->numa.plan.part[i]));
     json_object_set_new(o, "parts", parts);
     return o;
 }

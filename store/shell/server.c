@@ -348,8 +348,8 @@ static int open_node(struct server *s)
                                  .pin_quota = s->settings.pin_quota,
                                  .namespaces = s->settings.namespaces,
                                  .n_namespaces = s->settings.n_namespaces,
-                                 .places = r->places,
-                                 .n_places = r->n_places,
+                                 .places = r->numa.places,
+                                 .n_places = r->numa.n_places,
                                  .publish = peers_wanted(s),
                                  .tombstone_ns = s->settings.tombstone_ns,
                                  .lease = {.ttl_ns = s->settings.lease_ns,
@@ -420,12 +420,12 @@ static void say_numa(const struct server *s, const struct region *r)
 {
     char placed[300];
     bool asked = !s->settings.embedded || s->settings.source[SET_NUMA].origin != ORIGIN_DEFAULT;
-    numa_placed(&r->numa, placed, sizeof placed);
-    if (r->numa_note[0] != '\0')
-        log_event(asked ? LOG_WARNING : LOG_INFO, "%s", r->numa_note);
-    else if (r->numa.n > 0)
+    numa_placed(&r->numa.plan, placed, sizeof placed);
+    if (r->numa.note[0] != '\0')
+        log_event(asked ? LOG_WARNING : LOG_INFO, "%s", r->numa.note);
+    else if (r->numa.plan.n > 0)
         log_event(LOG_INFO, "the pool's pages are on the NUMA nodes asked for: %s%s", placed,
-                  r->numa.moved ? " (some were moved there)" : "");
+                  r->numa.plan.moved ? " (some were moved there)" : "");
 }
 
 /* How it began, and what about the region its administrator should know. An application chose no memory limit. */

@@ -24,13 +24,13 @@ enum peer_trust {
     TRUST_NETWORK /* whoever reaches the address may read and write all objects */
 };
 
-enum populate_pool { POPULATE_ON, POPULATE_OFF /* for measuring */ };
-
 enum settings_numa {
     NUMA_AUTO, /* all nodes whose memory this process may use */
     NUMA_OFF,  /* wherever the kernel puts them */
     NUMA_LIST
 };
+
+enum populate_pool { POPULATE_ON, POPULATE_OFF /* for measuring */ };
 
 /* A member of the list. */
 struct settings_peer {

@@ -21,10 +21,10 @@
 
 static const char *const lock_names[] = {"off", "auto", "required", NULL};
 static const char *const populate_names[] = {"on", "off", NULL};
-static const char *const strict_names[] = {"no", "yes", NULL};
 static const char *const level_names[] = {"error", "warning", "info", "debug", NULL};
 
 static const char *const format_names[] = {"text", "json", NULL};
+static const char *const strict_names[] = {"no", "yes", NULL};
 static const char *const trust_names[] = {"host", "network", NULL};
 
 static int parse_name(const char *const *names, const char *text)
