@@ -10,6 +10,10 @@
 
 #include <stdbool.h>
 
+/* A past in 64 bits: the age of the last use, counted in uses of objects at the node that tells it, in the lower 32;
+ * over it the class in 4 and the uses in 4 bits; 0 above. No past is 0, since something was used once at least. */
+#define PAST_BITS 40u
+
 struct evict_hint {
     uint64_t parent;   /* XXH3-64 of the parent's key, or 0 */
     uint64_t key;      /* XXH3-64 of the key */
@@ -52,6 +56,13 @@ struct evict_policy {
     void (*skip)(void *p, uint32_t slot);
     /* Order of two slots: age of a slot, greater goes earlier. */
     uint64_t (*age)(void *p, uint32_t slot);
+    /* What is known of a key that was evicted, here or elsewhere, for the policy of another node: 0, or a `past` as
+     * PAST_ below. forget: it is known no more. All three NULL: the policy needs no past. */
+    uint64_t (*recall)(void *p, uint64_t key, bool forget);
+    void (*remember)(void *p, uint64_t key, uint64_t past); /* it was evicted at another node */
+    /* Of a slot that was inserted a moment ago, from another node. Whether it counts as a use: not for a slot that was
+     * used since, nor what was too long ago. */
+    bool (*note)(void *p, uint32_t slot, uint64_t past);
     /* Its ttl has passed: it goes before those whose ttl has not. */
     void (*expire)(void *p, uint32_t slot);
     const char *(*check)(void *p);

@@ -138,6 +138,7 @@ struct node_publication {
     uint64_t route;           /* 0: the key's own hash; nothing keeps another yet */
     uint64_t counter, region; /* REMOVED: of the removal */
     uint64_t size, lineage;
+    uint64_t past;    /* GONE: what the policy knows of the key, or 0 (store/evict.h) */
     bool replaceable; /* its namespace is */
     bool fresh;       /* not known to have been with all its homes, so that rule 28's TAKE may be asked for */
     bool again;       /* its counter was taken already */
@@ -261,8 +262,10 @@ enum node_counter {
     NODE_TOMBSTONES_LOST,  /* removals forgotten before that: there were too many */
     NODE_COPIES,           /* objects that were pulled from other nodes: not among the puts */
     NODE_COPY_BYTES,
-    NODE_PURGES, /* begun */
-    NODE_PURGED, /* objects that they removed */
+    NODE_PURGES,      /* begun */
+    NODE_PURGED,      /* objects that they removed */
+    NODE_PASTS_TOLD,  /* keys that others evicted and this node is a home of */
+    NODE_PASTS_NOTED, /* objects of which a home knew an eviction elsewhere */
     NODE_COUNTERS
 };
 extern const char *const node_counter_names[NODE_COUNTERS]; /* lower_case, for metrics and JSON */
@@ -321,6 +324,12 @@ struct node_slot_info {
     bool held;
 };
 bool node_slot(const struct node *n, uint32_t slot, struct node_slot_info *out);
+
+/* What the policy knows of keys that were evicted (store/evict.h), for other nodes: a home is told by who evicted, and
+ * tells, and forgets, when one puts the key again, which notes it. 0 and nothing where there is none, or no object. */
+void node_past_told(struct node *n, struct key_ref key, uint64_t past);
+uint64_t node_past_take(struct node *n, struct key_ref key);
+void node_past_note(struct node *n, struct key_ref key, uint64_t past);
 uint32_t node_find(const struct node *n, struct key_ref key); /* slot or SLOT_NONE */
 
 /* What last became of a key, or of a put of it, that this node remembers. */

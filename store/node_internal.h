@@ -343,6 +343,7 @@ uint64_t slot_sums_checksum(const struct node *n, uint32_t slot);
 /* Any state but READY in the policy -> FREE with the next generation, cells and pages given back. */
 void slot_release(struct node *n, uint32_t slot);
 void slot_retire(struct node *n, uint32_t slot);
+uint64_t past_peek(struct node *n, struct key_ref key); /* node_past.c: what the policy knows of a key that went */
 uint64_t slot_key_tag(void *node, uint32_t slot);
 /* READY: counted and in the policy; key, pages and request of the hint are filled in here. */
 void slot_insert(struct node *n, uint32_t slot, struct evict_hint hint);

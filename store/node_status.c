@@ -62,6 +62,8 @@ const char *const node_counter_names[NODE_COUNTERS] = {
     [NODE_COPY_BYTES] = "copy_bytes",
     [NODE_PURGES] = "purges",
     [NODE_PURGED] = "purged",
+    [NODE_PASTS_TOLD] = "pasts_told",
+    [NODE_PASTS_NOTED] = "pasts_noted",
 };
 
 const char *const node_phase_names[PHASES] = {"queue", "space", "decide", "batch", "commit", "publish", "total"};
