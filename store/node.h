@@ -202,6 +202,8 @@ bool node_session_ready(const struct node *n, uint64_t session);
 /* Recovery's outcome of EV_START: 0 or a negative error with a sentence in *why. */
 int node_started(const struct node *n, const char **why);
 
+/* As slabs_classes; for reports. */
+uint32_t node_classes(const struct node *n, struct slabs_class *out, uint32_t max);
 /* NULL if every invariant between slots, slabs, index decisions, lists and quotas holds, else a sentence. Reads all. */
 const char *node_check(const struct node *n);
 

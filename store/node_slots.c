@@ -179,6 +179,8 @@ void slot_insert(struct node *n, uint32_t slot, struct evict_hint hint)
     n->sealed_bytes += slot_bytes(n, slot);
     n->object_bytes += h->size;
     n->held += slot_held(n, slot);
+    slabs_saw(n->slabs, h->size);
+    slabs_learn(n->slabs, !n->waiters); /* who waits for room waits for a slot of a class */
 }
 
 void slot_return(struct node *n, uint32_t slot)

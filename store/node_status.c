@@ -104,6 +104,11 @@ void node_status(const struct node *n, struct node_status *out)
     out->remembered_bytes = FATES_MAX * sizeof(struct fate);
 }
 
+uint32_t node_classes(const struct node *n, struct slabs_class *out, uint32_t max)
+{
+    return slabs_classes(n->slabs, out, max);
+}
+
 uint64_t node_holds_lost(const struct node *n)
 {
     return n->counters[NODE_HOLDS_LOST];

@@ -159,7 +159,7 @@ static void answer_seal(struct node *n, const struct effect *e, const struct mem
     if (e->head.op == MSG_PUT) {
         struct msg_token grants[4];
         struct session *s = session_find(n, e->session);
-        uint32_t pages = slabs_slot_pages(n->slabs, m->slot);
+        uint32_t pages = slabs_pages_for(n->slabs, header_of(n, m->slot)->size);
         uint32_t got = s && !n->silent ? grant_some(n, s, pages, e->want, grants) : 0;
         struct msg_reply *r = reply_add(n, e->session, &e->head, 0, got * (uint32_t)sizeof *grants);
         if (r) {

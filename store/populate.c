@@ -69,26 +69,32 @@ static void take_huge(struct work *w, uint64_t at, uint64_t to)
             w->small = true;
 }
 
-static int populate_pages(uint8_t *at, uint64_t n)
+/* Without fallocate first where the kernel populates: that holds the file's lock, and threads would go one by one. It
+ * says what a fault can't: that the file system is full. */
+static int populate_pages(const struct work *w, uint64_t at, uint64_t n)
 {
-    while (madvise(at, n, MADV_POPULATE_WRITE) != 0) {
-        if (errno == EINVAL)
-            return touch(at, n);
-        if (errno != EINTR && errno != EAGAIN)
-            return -errno;
+    bool allocated = w->fd < 0;
+    while (madvise(w->base + at, n, MADV_POPULATE_WRITE) != 0) {
+        int e = errno;
+        if (e == EINTR || e == EAGAIN)
+            continue;
+        int full = !allocated && (e == EINVAL || e == EFAULT) ? allocate(w, at, n) : 0;
+        if (full != 0)
+            return full;
+        if (e == EINVAL)
+            return touch(w->base + at, n);
+        if (allocated || e != EFAULT)
+            return -e;
+        allocated = true;
     }
     return 0;
 }
 
 static int populate_chunk(struct work *w, uint64_t at, uint64_t n)
 {
-    if (w->fd >= 0) {
+    if (w->fd >= 0)
         take_huge(w, at, at + n);
-        int e = allocate(w, at, n);
-        if (e != 0)
-            return e;
-    }
-    return populate_pages(w->base + at, n);
+    return populate_pages(w, at, n);
 }
 
 static void take_chunks(struct work *w, struct stretch *s)

@@ -107,6 +107,23 @@ static void print_numa(const json_t *r)
         printf("          %s\n", note);
 }
 
+/* How many sizes slots have, and which of them the node learned. */
+static void print_classes(const json_t *r)
+{
+    const json_t *list = json_object_get(json_object_get(r, "slots"), "classes"), *c;
+    size_t i, learned = 0;
+    char a[24];
+    json_array_foreach(list, i, c) learned += json_is_true(json_object_get(c, "learned"));
+    printf("          slots of %zu sizes, %.1f%% of them no object's; %zu learned%s", json_array_size(list),
+           percent(at(r, "pool/waste_bytes"), at(r, "pool/sealed_bytes")), learned, learned > 0 ? ":" : "");
+    json_array_foreach(list, i, c)
+    {
+        if (json_is_true(json_object_get(c, "learned")))
+            printf(" %s", cli_bytes(a, at(c, "bytes")));
+    }
+    putchar('\n');
+}
+
 static void print_space(const json_t *r)
 {
     char a[24], b[24], c[24];
@@ -117,6 +134,7 @@ static void print_space(const json_t *r)
     print_numa(r);
     printf("objects   %" PRIu64 ", %s in %s of slots; %" PRIu64 " held\n", at(r, "slots/objects"),
            cli_bytes(a, at(r, "pool/object_bytes")), cli_bytes(b, at(r, "pool/sealed_bytes")), at(r, "slots/held"));
+    print_classes(r);
     printf("          %" PRIu64 " drafts (%s), %" PRIu64 " retired and still pinned (%s)\n", at(r, "slots/drafts"),
            cli_bytes(a, at(r, "pool/draft_bytes")), at(r, "slots/retired"), cli_bytes(b, at(r, "pool/retired_bytes")));
     printf("index     %" PRIu64 " records, %s used of %s (%.1f%%)\n", at(r, "index/records"),

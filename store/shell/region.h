@@ -28,6 +28,17 @@ struct region_numa {
     uint8_t place_of_cpu[NUMA_CPUS]; /* 1 + the place that is near; 0: none */
 };
 
+/* How much of a file lies on pages of 2 MiB, at the start of the node. */
+struct region_part_pages {
+    uint64_t bytes;      /* that could: whole 2 MiB with memory */
+    uint64_t huge_bytes; /* that do, by what the kernel says of this process's mapping */
+    bool unknown;
+};
+
+struct region_pages {
+    struct region_part_pages pool, lookup, slots;
+};
+
 struct region {
     char path[256];
     int dir_fd, clients_fd, lock_fd;
@@ -43,16 +54,20 @@ struct region {
     uint32_t n_tails;
     struct lmdb_index *index;
     uint64_t incarnation;
-    bool first;             /* made new: nothing to recover */
-    bool clean;             /* the last node stopped cleanly */
-    bool remove;            /* embedded: unlink everything at close */
-    bool lost;              /* made new in place of one that had, or may have had, objects */
-    bool relooked;          /* the lookup is a new file, to be filled from the index */
-    char began[256];        /* one sentence: new because .., or warm restart of .. */
-    bool locked;            /* the pool is mlocked */
-    char lock_note[200];    /* why not */
-    bool made;              /* the directory was made by this open */
-    uint32_t headers_ready; /* headers and cells that have memory */
+    bool first;                /* made new: nothing to recover */
+    bool clean;                /* the last node stopped cleanly */
+    bool remove;               /* embedded: unlink everything at close */
+    bool lost;                 /* made new in place of one that had, or may have had, objects */
+    bool relooked;             /* the lookup is a new file, to be filled from the index */
+    bool resized;              /* the pool got another size: who has it mapped has to map it again */
+    uint64_t dropped;          /* objects that lay beyond its new end */
+    char resize_note[160];     /* what became of it: half a sentence */
+    char began[400];           /* one sentence: new because .., or warm restart of .. */
+    struct region_pages pages; /* region_pages.h */
+    bool locked;               /* the pool is mlocked */
+    char lock_note[200];       /* why not */
+    bool made;                 /* the directory was made by this open */
+    uint32_t headers_ready;    /* headers and cells that have memory */
     uint32_t tails_ready;
     struct region_numa numa;
 };
@@ -63,8 +78,9 @@ struct region {
  * dead embedded nodes left beside it goes when it is open, or before where that gives the room that is missing. Regions
  * of other nodes are never touched: where one that does not run has the room that is missing, why[] names it. Another
  * boot, pool UUID or format starts empty and `began` says why. A lookup that is missing or damaged is made anew, for
- * the node to fill from the index. Another pool size of a region with objects is refused with -EINVAL; its MR size and
- * most objects stay what they were. 0; -EBUSY ("held by pid N"); -ECANCELED (progress said stop); -ENOSPC, -ENOMEM
+ * the node to fill from the index. A region with objects gets another pool size as
+ * region_resize.h says, or is refused with -EINVAL or -EBUSY; its MR size and most objects stay what they were.
+ * 0; -EBUSY ("held by pid N"); -ECANCELED (progress said stop); -ENOSPC, -ENOMEM
  * ("needs X, Y free at PATH", with the fix); -EPERM (lock=required); -ENOTEMPTY (the directory has files and is no
  * region: region_ours.h); -EACCES; -EIO. On an error nothing is left behind that was not there. */
 int region_open(struct region *r, const struct settings *s, const struct mem_progress *progress, char *why,

@@ -34,10 +34,6 @@ static const char restart[] = "while the node runs: restart it, or set it back";
 
 static const char *way_out(unsigned i)
 {
-    if (i == SET_POOL)
-        return "while the node runs, nor by a restart where the region has objects: set it back, or start the node "
-               "over "
-               "another region";
     if (i == SET_MR_SIZE || i == SET_MAX_OBJECTS)
         return "in a region that is there, not by a restart either: set it back, or start the node over another region";
     return restart;

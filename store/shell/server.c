@@ -10,6 +10,7 @@
 #include "store/shell/log.h"
 #include "store/shell/loop.h"
 #include "store/shell/peers.h"
+#include "store/shell/region_pages.h"
 #include "store/shell/report.h"
 #include "store/shell/session.h"
 #include "store/shell/settings_value.h"
@@ -429,12 +430,13 @@ static void say_numa(const struct server *s, const struct region *r)
 }
 
 /* How it began, and what about the region its administrator should know. An application chose no memory limit. */
-static void say_region(const struct server *s)
+static void say_region(struct server *s)
 {
-    const struct region *r = &s->region;
-    log_event(r->lost ? LOG_WARNING : LOG_INFO, "region '%s', start %llu: %s", r->path,
+    struct region *r = &s->region;
+    log_event(r->lost || r->dropped > 0 ? LOG_WARNING : LOG_INFO, "region '%s', start %llu: %s", r->path,
               (unsigned long long)r->incarnation, r->began);
     say_small_pool(s);
+    region_pages(r, &s->settings);
     if (!space_in_memory(r->dir_fd))
         log_event(LOG_WARNING,
                   "region '%s' is not on tmpfs, ramfs or hugetlbfs: every write may go to disk: name a --region below "

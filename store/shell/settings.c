@@ -21,6 +21,8 @@ const struct setting settings_table[] = {
                      "where /metrics is served; loopback addresses only"},
     [SET_POLICY] = {"policy", "NAME", "", "pwl", "how objects to evict are chosen"},
     [SET_POOL] = {"pool", "SIZE", "1 to 16777214MiB", "1GiB", "bytes of payload memory, rounded up to 2MiB"},
+    [SET_SHRINK] = {"shrink", "refuse|drop|drop-held", "", "refuse",
+                    "what a start with a smaller pool does with objects beyond its end; drop spares those with holds"},
     [SET_MR_SIZE] = {"mr-size", "SIZE", "1 to 16777214MiB", "1GiB",
                      "no object is larger, or straddles a multiple of it"},
     [SET_INDEX_SIZE] = {"index-size", "SIZE", "from 256KiB", "auto", "bytes of the index map; auto: from max-objects"},

@@ -32,6 +32,12 @@ enum settings_numa {
 
 enum populate_pool { POPULATE_ON, POPULATE_OFF /* for measuring */ };
 
+enum shrink_pool {                   /* what a start with a smaller pool may lose of what lies beyond its end */
+                   SHRINK_REFUSE,    /* no object */
+                   SHRINK_DROP,      /* objects without a hold */
+                   SHRINK_DROP_HELD, /* every object */
+};
+
 /* A member of the list. */
 struct settings_peer {
     char name[SETTINGS_NODE_NAME];
@@ -45,6 +51,7 @@ struct settings {
     char metrics[108]; /* off | HOST:PORT (loopback addresses only) | unix:PATH; default off */
     char policy[16];
     uint64_t pool;        /* bytes, rounded up to 2 MiB; default 1GiB */
+    uint32_t shrink;      /* enum shrink_pool; default refuse */
     uint64_t mr_size;     /* default 1GiB */
     uint64_t index_size;  /* LMDB map; 0: from max-objects */
     uint64_t max_objects; /* 0: from the pool: a 4 KiB object each up to 1 GiB of pool, then 16 KiB; rounded up to what

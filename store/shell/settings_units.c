@@ -67,6 +67,8 @@ const char *value_units(unsigned index, int error)
         return "that is no size: " SIZE_UNITS;
     case SET_CLASS:
         return range ? "classes are 1 byte to 1GiB, 32 at most" : "that is no size: write none, or " SIZE_UNITS;
+    case SET_SHRINK:
+        return "write refuse, drop or drop-held";
     case SET_POPULATE:
         return "write on or off";
     case SET_LOCK:

@@ -21,6 +21,7 @@
 
 static const char *const lock_names[] = {"off", "auto", "required", NULL};
 static const char *const populate_names[] = {"on", "off", NULL};
+static const char *const shrink_names[] = {"refuse", "drop", "drop-held", NULL};
 static const char *const level_names[] = {"error", "warning", "info", "debug", NULL};
 
 static const char *const format_names[] = {"text", "json", NULL};
@@ -333,6 +334,8 @@ int value_parse(struct settings *s, unsigned index, const char *text)
         return parse_classes(s, text);
     case SET_POPULATE:
         return parse_choice(populate_names, text, &s->populate);
+    case SET_SHRINK:
+        return parse_choice(shrink_names, text, &s->shrink);
     case SET_LOCK:
         return parse_lock(text, &s->lock);
     case SET_THREADS:
@@ -444,6 +447,8 @@ static const char *text_field(const struct settings *s, unsigned index)
         return s->policy;
     case SET_POPULATE:
         return populate_names[s->populate];
+    case SET_SHRINK:
+        return shrink_names[s->shrink];
     case SET_LOCK:
         return lock_names[s->lock];
     case SET_NUMA_STRICT:

@@ -10,6 +10,7 @@ enum setting_index { /* order of settings_table */
                      SET_METRICS,
                      SET_POLICY,
                      SET_POOL,
+                     SET_SHRINK,
                      SET_MR_SIZE,
                      SET_INDEX_SIZE,
                      SET_MAX_OBJECTS,
