@@ -43,7 +43,7 @@ struct slots_super {
     uint64_t region_id; /* second half of every version sealed here; new whenever a pool starts empty */
     uint64_t pool_bytes;
     uint64_t mr_bytes;   /* no slab and no run straddles a multiple of this */
-    uint64_t dir_offset; /* slab_entry[n_units] */
+    uint64_t dir_offset; /* slab_entry[n_units], with room for those of a larger pool behind them */
     uint64_t headers_offset;
     uint64_t hash_seed; /* of lookup */
     uint32_t n_units;

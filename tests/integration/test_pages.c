@@ -57,6 +57,15 @@ static void test_two_ways_agree(void **state)
     assert_non_null(map);
     memset(map, 1, 6 * HUGE);
     bool has = map_collapse(map, HUGE, 3 * HUGE);
+    char other_path[] = "/dev/shm/berth-test-pages-XXXXXX"; /* is not counted */
+    int other_fd = mkstemp(other_path);
+    assert_true(other_fd >= 0);
+    unlink(other_path);
+    assert_int_equal(ftruncate(other_fd, 2 * HUGE), 0);
+    uint8_t *other = map_shared(other_fd, 2 * HUGE, PROT_READ | PROT_WRITE);
+    assert_non_null(other);
+    memset(other, 1, 2 * HUGE);
+    map_collapse(other, 0, 2 * HUGE);
     uint64_t scanned = 1, smaps = 1, huge = 1;
     assert_int_equal(pages_smaps(map, 6 * HUGE, &smaps), 0);
     assert_int_equal(pages_huge(map, 6 * HUGE, &huge), 0);
@@ -64,7 +73,9 @@ static void test_two_ways_agree(void **state)
     assert_true(!has || huge == 2 * HUGE || BERTH_MAP_ONCE);
     int e = pages_scan(map, 6 * HUGE, &scanned);
     assert_true(e == 0 ? scanned == smaps : e == -ENOTTY || e == -EINVAL);
+    unmap_shared(other, 2 * HUGE);
     unmap_shared(map, 6 * HUGE);
+    close(other_fd);
     close(fd);
 }
 
