@@ -141,6 +141,14 @@ start --pool 64MiB --numa-strict yes
 check "pages are where they were asked" is "$(pages)" "0:8192 1:8192"
 check "threads are where they may be" is "$(status '.numa.parts | map("\(.threads_there) \(.threads_elsewhere)") | join(" ")')" \
     "1 0 0 1"
+put 0 resized 512
+stop
+runner=()
+
+echo "a pool of another size is cut anew"
+start --pool 96MiB --numa-strict yes
+check "it has grown" is "$(pages)" "0:12288 1:12288"
+check "the object" same resized 512
 stop
 
 echo "$checks checks, $failures failed"
