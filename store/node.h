@@ -58,7 +58,9 @@ struct node_config {
     const struct node_namespace *namespaces; /* from the configuration */
     uint32_t n_namespaces;
     struct lease_config lease;
-    bool publish;         /* CMD_PUBLISHED wanted, and removals are kept for it */
+    const struct slabs_place *places; /* NUMA nodes' parts of the pool; the caller's, as long as the node lives */
+    uint32_t n_places;                /* up to 255; 0: memory is the same everywhere */
+    bool publish;                     /* CMD_PUBLISHED wanted, and removals are kept for it */
     int64_t tombstone_ns; /* T of PROTOCOLS rule 29: a removal is kept so long after its homes have it; 0: 1 h */
     bool first;           /* the region is new: nothing to recover */
     bool clean;           /* the last node stopped cleanly */
@@ -112,6 +114,7 @@ struct node_event {
     int32_t status; /* COMMITTED: index_ops.commit's; DEAD: 1 after a clean DETACH (no quarantine) */
     uint64_t session;
     bool writable;
+    uint8_t place; /* REQUEST: 1 + the place that its slots are wanted in, as far as there is room; 0: no matter */
     const struct msg_head *message;
     const uint32_t *slots; /* TOUCH, slot numbers */
     uint32_t n_slots;

@@ -58,6 +58,7 @@ struct session {
     struct session *chain;
     uint32_t index; /* in node.session */
     bool attached, writable, dead, refused;
+    uint8_t place;       /* its last request's */
     uint32_t connection; /* counts attaches: an answer goes to the connection that asked, or to nobody */
     int64_t quarantine_end;
     struct session_row row;

@@ -224,14 +224,14 @@ static uint32_t slot_take(struct slabs *s, uint32_t unit)
     return slot;
 }
 
-static uint32_t slab_alloc(struct slabs *s, uint32_t class, int *why)
+static uint32_t slab_alloc(struct slabs *s, uint32_t class, struct slabs_place in, int *why)
 {
     struct slab_class *c = &s->classes[class];
-    uint64_t open = bits_next(&c->open, 0);
-    if (open != BITS_NONE)
+    uint64_t open = bits_next(&c->open, in.unit);
+    if (open < (uint64_t)in.unit + in.units)
         return slot_take(s, (uint32_t)open);
 
-    uint32_t unit = units_find_block(&s->units, (unsigned)__builtin_ctz(c->units));
+    uint32_t unit = units_find_block(&s->units, (unsigned)__builtin_ctz(c->units), in.unit, in.unit + in.units);
     if (unit == UNITS_NONE)
         return SLOT_NONE;
     struct slab slab = {
@@ -249,13 +249,13 @@ static uint32_t slab_alloc(struct slabs *s, uint32_t class, int *why)
 }
 
 /* A run whose length is a power of two takes a buddy where there is one, so that it breaks no larger block. */
-static uint32_t run_alloc(struct slabs *s, uint32_t units, int *why)
+static uint32_t run_alloc(struct slabs *s, uint32_t units, struct slabs_place in, int *why)
 {
-    uint32_t unit = UNITS_NONE;
+    uint32_t unit = UNITS_NONE, end = in.unit + in.units;
     if ((units & (units - 1)) == 0 && units <= SLAB_UNITS_MAX)
-        unit = units_find_block(&s->units, (unsigned)__builtin_ctz(units));
+        unit = units_find_block(&s->units, (unsigned)__builtin_ctz(units), in.unit, end);
     if (unit == UNITS_NONE && units > 1)
-        unit = units_find_run(&s->units, units);
+        unit = units_find_run(&s->units, units, in.unit, end);
     if (unit == UNITS_NONE)
         return SLOT_NONE;
     struct slab run = {
@@ -269,15 +269,30 @@ static uint32_t run_alloc(struct slabs *s, uint32_t units, int *why)
     return *why == 0 ? slot_take(s, unit) : SLOT_NONE;
 }
 
+static uint32_t alloc_in(struct slabs *s, uint32_t pages, struct slabs_place in, int *why)
+{
+    uint32_t class = slab_class_of(s, pages);
+    if (class != CLASS_NONE)
+        return slab_alloc(s, class, in, why);
+    return is_run(s, pages) ? run_alloc(s, pages / UNIT_PAGES, in, why) : SLOT_NONE;
+}
+
+void slabs_prefer(struct slabs *s, struct slabs_place place)
+{
+    bool inside = place.unit < s->n_units && place.units <= s->n_units - place.unit;
+    s->preferred = inside ? place : (struct slabs_place){0, 0};
+}
+
 uint32_t slabs_alloc(struct slabs *s, uint32_t pages, int *why)
 {
     int cause = 0;
     uint32_t slot = SLOT_NONE;
-    uint32_t class = slab_class_of(s, pages);
-    if (class != CLASS_NONE)
-        slot = slab_alloc(s, class, &cause);
-    else if (is_run(s, pages))
-        slot = run_alloc(s, pages / UNIT_PAGES, &cause);
+    if (s->preferred.units > 0)
+        slot = alloc_in(s, pages, s->preferred, &cause);
+    if (slot == SLOT_NONE && cause == 0) {
+        slot = alloc_in(s, pages, (struct slabs_place){0, s->n_units}, &cause);
+        s->spilled += slot != SLOT_NONE && s->preferred.units > 0;
+    }
     if (slot == SLOT_NONE && why != NULL)
         *why = cause;
     return slot;
@@ -337,5 +352,6 @@ void slabs_usage(const struct slabs *s, struct slabs_usage *out)
         .slabs = s->n_slabs,
         .runs = s->n_runs,
         .headers_used = s->headers_high,
+        .spilled = s->spilled,
     };
 }

@@ -51,6 +51,7 @@ struct slabs_usage {
     uint32_t slabs;
     uint32_t runs;
     uint32_t headers_used; /* highest header ever used + 1 */
+    uint64_t spilled;      /* slots ever given outside the place that was preferred */
 };
 
 /* A stretch of whole slabs, runs and free units, which becomes one free block of `units` once all its slots are. */
@@ -100,6 +101,14 @@ uint32_t slabs_classes(const struct slabs *s, struct slabs_class *out, uint32_t 
 /* A slot of exactly `pages` as slabs_pages_for gave them: its header is FREE and has its page. SLOT_NONE: no space, or
  * no header could be had (*why = -ENOSPC), else *why = 0. why may be NULL. */
 uint32_t slabs_alloc(struct slabs *s, uint32_t pages, int *why);
+
+/* From now on slots come from units [unit, unit + units) where there is room, else from anywhere, which is counted. 0
+ * units: from anywhere, uncounted. */
+struct slabs_place {
+    uint32_t unit;
+    uint32_t units;
+};
+void slabs_prefer(struct slabs *s, struct slabs_place place);
 
 /* Gives a slot back; the caller has stored FREE with the next generation. */
 void slabs_free(struct slabs *s, uint32_t slot);

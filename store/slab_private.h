@@ -70,6 +70,8 @@ struct slabs {
     uint32_t headers_high; /* headers [0, headers_high) have been made usable */
     uint64_t used_pages;
     uint64_t free_slot_pages;
+    struct slabs_place preferred;
+    uint64_t spilled;
 };
 
 /* The smallest slab that a class fills to 98 %, else the smallest of those that it fills best: fills c in. */

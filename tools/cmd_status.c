@@ -89,6 +89,24 @@ static void print_home(const json_t *r)
            at(r, "remote/recalls"));
 }
 
+/* Where the pool's pages were found. Nothing where no NUMA node was asked for. */
+static void print_numa(const json_t *r)
+{
+    const json_t *numa = json_object_get(r, "numa");
+    const char *note = json_string_value(json_object_get(numa, "note")), *node;
+    char a[24];
+    json_t *bytes;
+    if (json_array_size(json_object_get(numa, "parts")) == 0)
+        return;
+    printf("numa     ");
+    json_object_foreach(json_object_get(numa, "found_bytes"), node, bytes)
+        printf(" node %s: %s;", node, cli_bytes(a, (uint64_t)json_integer_value(bytes)));
+    printf(" %s; %" PRIu64 " slots spilled\n",
+           json_is_true(json_object_get(numa, "as_asked")) ? "as asked" : "not as asked", at(r, "numa/spilled"));
+    if (note && *note)
+        printf("          %s\n", note);
+}
+
 /* How many sizes slots have, and which of them the node learned. */
 static void print_classes(const json_t *r)
 {
@@ -113,6 +131,7 @@ static void print_space(const json_t *r)
     printf("pool      %s used of %s (%.1f%%), %s free, largest %s\n", cli_bytes(a, used), cli_bytes(b, bytes),
            percent(used, bytes), cli_bytes(c, at(r, "pool/free_bytes")),
            cli_bytes((char[24]){0}, at(r, "pool/largest_free_bytes")));
+    print_numa(r);
     printf("objects   %" PRIu64 ", %s in %s of slots; %" PRIu64 " held\n", at(r, "slots/objects"),
            cli_bytes(a, at(r, "pool/object_bytes")), cli_bytes(b, at(r, "pool/sealed_bytes")), at(r, "slots/held"));
     print_classes(r);

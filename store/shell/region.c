@@ -11,6 +11,7 @@
 #include "store/shell/log.h"
 #include "store/shell/region_files.h"
 #include "store/shell/region_lock.h"
+#include "store/shell/region_numa.h"
 #include "store/shell/region_ours.h"
 #include "store/shell/region_resize.h"
 #include "store/shell/region_space.h"
@@ -277,12 +278,17 @@ static int reserve_pool(const struct opening *o)
     struct region *r = o->r;
     char path[sizeof r->path + 8];
     snprintf(path, sizeof path, "%s/pool-0", r->path);
+    region_numa_plan(r, o->s, o->shape.pool_bytes);
     int e = r->kind->reserve(&r->pool, path, o->shape.pool_bytes, o->s->lock,
-                             o->s->populate == POPULATE_ON ? o->s->threads : 0, o->progress, o->why, o->why_size);
+                             o->s->populate == POPULATE_ON ? o->s->threads : 0, &r->numa.plan, o->progress, o->why,
+                             o->why_size);
     if (e < 0)
         return e;
     r->locked = o->s->lock != MEM_LOCK_OFF && o->why[0] == '\0';
     snprintf(r->lock_note, sizeof r->lock_note, "%s", o->s->lock == MEM_LOCK_OFF ? "lock is off" : o->why);
+    e = region_numa_found(r, o->s, o->why, o->why_size);
+    if (e != 0)
+        return e;
     return fchmod(r->pool.fd, o->file_mode) == 0 ? 0 : refuse_errno(o, "change the mode of", "/pool-0");
 }
 

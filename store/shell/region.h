@@ -14,7 +14,19 @@
 #include "index/lmdb.h"
 #include "index/lookup.h"
 #include "store/memkind.h"
+#include "store/numa.h"
+#include "store/slab.h"
 #include "store/shell/settings.h"
+
+/* region_numa.h. */
+struct region_numa {
+    struct numa_plan plan;                 /* where the pool's pages were asked for, and are */
+    char note[700];                        /* what of it is not as asked; or empty */
+    struct slabs_place places[NUMA_PARTS]; /* where there are two at least: parts of the pool, by where they are */
+    uint32_t place_node[NUMA_PARTS];
+    uint32_t n_places;
+    uint8_t place_of_cpu[NUMA_CPUS]; /* 1 + the place that is near; 0: none */
+};
 
 /* How much of a file lies on pages of 2 MiB, at the start of the node. */
 struct region_part_pages {
@@ -57,6 +69,7 @@ struct region {
     bool made;                 /* the directory was made by this open */
     uint32_t headers_ready;    /* headers and cells that have memory */
     uint32_t tails_ready;
+    struct region_numa numa;
 };
 
 /* Opens or makes the region that the settings name (an embedded node whose settings name none: a directory of its own
@@ -74,6 +87,12 @@ int region_open(struct region *r, const struct settings *s, const struct mem_pro
                 size_t why_size);
 /* Unmaps and unlocks; clean: every commit is done, mark it so. */
 void region_close(struct region *r, bool clean);
+
+/* For node_event: any number may be given. */
+static inline uint8_t region_place_of(const struct region *r, int cpu)
+{
+    return cpu >= 0 && cpu < (int)NUMA_CPUS ? r->numa.place_of_cpu[cpu] : 0;
+}
 
 /* For node_config: env is the region. */
 int region_grow_headers(void *env, uint32_t n);

@@ -379,11 +379,6 @@ int region_resize_plan(struct region *r, const struct settings *s, const struct 
                            .new_bytes = s->pool,
                            .old_units = shape->n_units,
                            .new_units = (uint32_t)(s->pool / UNIT_BYTES)};
-    if (r->super->n_pools != 1)
-        return refuse(-EINVAL, why, why_size,
-                      "region '%s' has pools on several NUMA nodes, which can't be resized: set pool=%" PRIu64
-                      "MiB, or name another region",
-                      r->path, out->old_bytes >> 20);
     if (out->new_units > out->old_units)
         return plan_growth(r, s, shape, out, why, why_size);
     find_end(r, out);

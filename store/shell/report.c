@@ -332,6 +332,7 @@ static char *report_status(const struct server *s)
     json_object_set_new(o, "node", node_json(s));
     json_object_set_new(o, "region", region_json(s));
     json_object_set_new(o, "pool", pool_json(s, &st));
+    json_object_set_new(o, "numa", report_numa(s, &st));
     json_object_set_new(o, "slots", slots_json(s, &st));
     json_object_set_new(o, "index", index_json(&st));
     json_object_set_new(o, "local", local_json(s));

@@ -349,6 +349,8 @@ static int open_node(struct server *s)
                                  .pin_quota = s->settings.pin_quota,
                                  .namespaces = s->settings.namespaces,
                                  .n_namespaces = s->settings.n_namespaces,
+                                 .places = r->numa.places,
+                                 .n_places = r->numa.n_places,
                                  .publish = peers_wanted(s),
                                  .tombstone_ns = s->settings.tombstone_ns,
                                  .lease = {.ttl_ns = s->settings.lease_ns,
@@ -414,6 +416,19 @@ static void say_small_pool(const struct server *s)
               amount(s->region.pool.bytes, has), given);
 }
 
+/* An application that asked for nothing is told, not warned. */
+static void say_numa(const struct server *s, const struct region *r)
+{
+    char placed[300];
+    bool asked = !s->settings.embedded || s->settings.source[SET_NUMA].origin != ORIGIN_DEFAULT;
+    numa_placed(&r->numa.plan, placed, sizeof placed);
+    if (r->numa.note[0] != '\0')
+        log_event(asked ? LOG_WARNING : LOG_INFO, "%s", r->numa.note);
+    else if (r->numa.plan.n > 0)
+        log_event(LOG_INFO, "the pool's pages are on the NUMA nodes asked for: %s%s", placed,
+                  r->numa.plan.moved ? " (some were moved there)" : "");
+}
+
 /* How it began, and what about the region its administrator should know. An application chose no memory limit. */
 static void say_region(struct server *s)
 {
@@ -429,6 +444,7 @@ static void say_region(struct server *s)
                   r->path);
     if (s->settings.lock == MEM_LOCK_AUTO && !r->locked)
         log_event(s->settings.embedded ? LOG_INFO : LOG_WARNING, "%s", r->lock_note);
+    say_numa(s, r);
 }
 
 static int open_rest(struct server *s, char *why, size_t why_size)

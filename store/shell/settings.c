@@ -39,6 +39,10 @@ const struct setting settings_table[] = {
                       "reads them; lock is off too"},
     [SET_LOCK] = {"lock", "off|auto|required", "", "auto", "lock the pool in memory"},
     [SET_THREADS] = {"threads", "N", "0 to 64", "0", "threads that populate the pool; 0: one a CPU, at most 8"},
+    [SET_NUMA] = {"numa", "auto|off|N[,N..]", "N 0 to 1023", "auto",
+                  "NUMA nodes that the pool is spread over; auto: all that this process may use; off: not asked for"},
+    [SET_NUMA_STRICT] = {"numa-strict", "yes|no", "", "no",
+                         "refuse to start where a page of the pool is not on the NUMA node asked for"},
     [SET_SPIN] = {"spin-us", "N", "0 to 1000000", "50", "most microseconds to poll for a request or an answer"},
     [SET_MODE] = {"mode", "0600|0640", "", "0600", "of socket and region files; 0640 lets a group read"},
     [SET_QUARANTINE] = {"quarantine", "DURATION", "0s to 24h", "1s", "between a writer's death and reuse of its slots"},
@@ -259,5 +263,6 @@ int settings_finish(struct settings *s, char *why, size_t why_size)
     int e = resolve_marks(s, why, why_size);
     e = e ? e : finish_shares(s, why, why_size);
     e = e != 0 ? e : resolve_lock(s, why, why_size);
+    e = e != 0 ? e : finish_numa(s, why, why_size);
     return e != 0 ? e : finish_peers(s, why, why_size);
 }

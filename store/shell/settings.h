@@ -7,6 +7,7 @@
 #include "replication/wire.h"
 #include "store/memkind.h"
 #include "store/node.h"
+#include "store/numa.h"
 
 #define SETTINGS_CLASSES 32u
 #define SETTINGS_NAMESPACES 256u
@@ -21,6 +22,12 @@ enum setting_origin { ORIGIN_DEFAULT, ORIGIN_FILE, ORIGIN_ENVIRONMENT, ORIGIN_UR
 enum peer_trust {
     TRUST_HOST,   /* peers are on this host: loopback addresses only */
     TRUST_NETWORK /* whoever reaches the address may read and write all objects */
+};
+
+enum settings_numa {
+    NUMA_AUTO, /* all nodes whose memory this process may use */
+    NUMA_OFF,  /* wherever the kernel puts them */
+    NUMA_LIST
 };
 
 enum populate_pool { POPULATE_ON, POPULATE_OFF /* for measuring */ };
@@ -54,9 +61,13 @@ struct settings {
     uint64_t pin_quota;   /* bytes a session may pin; 0: no limit */
     uint32_t classes[SETTINGS_CLASSES]; /* --class SIZE, repeatable: slot sizes in pages beside the fixed ones */
     uint32_t n_classes;
-    uint32_t populate;     /* enum populate_pool; default on */
-    enum mem_lock lock;    /* off | auto | required */
-    uint32_t threads;      /* for prefault; 0: as many as there are CPUs, at most 8 */
+    uint32_t populate;               /* enum populate_pool; default on */
+    enum mem_lock lock;              /* off | auto | required */
+    uint32_t threads;                /* for prefault; 0: as many as there are CPUs, at most 8 */
+    uint32_t numa;                   /* enum settings_numa; default auto */
+    uint32_t numa_nodes[NUMA_PARTS]; /* of the list: the pool is spread over these */
+    uint32_t n_numa;
+    uint32_t numa_strict;  /* pages that are elsewhere are no warning but the end of the start; default no */
     uint32_t spin_us;      /* most that the node spins after a request before it sleeps; 0 never; default 50 */
     uint32_t mode;         /* of region files and socket, octal: 0600; 0640 lets a group read */
     int64_t quarantine_ns; /* duration: 1s, 500ms */

@@ -77,6 +77,10 @@ const char *value_units(unsigned index, int error)
         return "write on or off";
     case SET_LOCK:
         return "write off, auto or required";
+    case SET_NUMA:
+        return range ? "nodes are 0 to 1023, 16 of them at most" : "write auto, off, or different nodes as 0,1";
+    case SET_NUMA_STRICT:
+        return "write yes or no";
     case SET_THREADS:
         return "write a number from 0 to 64";
     case SET_SPIN:

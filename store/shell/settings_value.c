@@ -25,6 +25,7 @@ static const char *const shrink_names[] = {"refuse", "drop", "drop-held", NULL};
 static const char *const level_names[] = {"error", "warning", "info", "debug", NULL};
 
 static const char *const format_names[] = {"text", "json", NULL};
+static const char *const strict_names[] = {"no", "yes", NULL};
 static const char *const trust_names[] = {"host", "network", NULL};
 
 static int parse_name(const char *const *names, const char *text)
@@ -311,6 +312,10 @@ int value_parse(struct settings *s, unsigned index, const char *text)
         return parse_lock(text, &s->lock);
     case SET_THREADS:
         return parse_small(text, 64, &s->threads);
+    case SET_NUMA:
+        return parse_numa(s, text);
+    case SET_NUMA_STRICT:
+        return parse_choice(strict_names, text, &s->numa_strict);
     case SET_SPIN:
         return parse_small(text, 1000000, &s->spin_us);
     case SET_MODE:
@@ -418,6 +423,8 @@ static const char *text_field(const struct settings *s, unsigned index)
         return shrink_names[s->shrink];
     case SET_LOCK:
         return lock_names[s->lock];
+    case SET_NUMA_STRICT:
+        return strict_names[s->numa_strict];
     case SET_LOG_LEVEL:
         return level_names[s->log_level];
     case SET_LOG_FORMAT:
@@ -460,6 +467,8 @@ void settings_value(const struct settings *s, unsigned index, char *out, size_t 
         show_duration(index == SET_LEASE ? s->lease_ns : s->quarantine_ns, out, size);
     else if (index == SET_TOMBSTONES || index == SET_FRESH)
         show_duration(index == SET_FRESH ? s->fresh_ns : s->tombstone_ns, out, size);
+    else if (index == SET_NUMA)
+        show_numa(s, out, size);
     else if (index == SET_PEERS)
         show_peers(s, out, size);
     else if (index == SET_REPLACEABLE)

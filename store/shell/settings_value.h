@@ -22,6 +22,8 @@ enum setting_index { /* order of settings_table */
                      SET_POPULATE,
                      SET_LOCK,
                      SET_THREADS,
+                     SET_NUMA,
+                     SET_NUMA_STRICT,
                      SET_SPIN,
                      SET_MODE,
                      SET_QUARANTINE,
@@ -74,6 +76,12 @@ int finish_shares(struct settings *s, char *why, size_t why_size);
 
 /* HOST:PORT that only processes of this host reach. */
 bool address_is_loopback(const char *text);
+
+/* ---- settings_numa.c ---- */
+
+int parse_numa(struct settings *s, const char *text);
+void show_numa(const struct settings *s, char *out, size_t size);
+int finish_numa(const struct settings *s, char *why, size_t why_size);
 
 /* ---- settings_peers.c: what makes a node one of several ---- */
 
