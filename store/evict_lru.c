@@ -257,6 +257,12 @@ static void lru_expect(void *p, uint32_t slots)
     (void)p, (void)slots; /* nothing here grows */
 }
 
+static uint32_t lru_find(void *p, uint64_t key)
+{
+    (void)p, (void)key;
+    return SLOT_NONE;
+}
+
 const struct evict_policy evict_lru = {
     .name = "lru",
     .slot_bytes = sizeof(struct lru_slot),
@@ -272,5 +278,6 @@ const struct evict_policy evict_lru = {
     .skip = lru_skip,
     .age = lru_age,
     .expire = lru_expire,
+    .find = lru_find,
     .check = lru_check,
 };

@@ -213,6 +213,7 @@ static void complete(struct node *n, const struct effect *e, const struct member
         break;
     case EFFECT_REMOVE:
         tell_gone(n, e, m);
+        node_whatif_gone(n, m->old);
         unpublish(n, m);
         if (e->tomb) {
             tomb_keep(n, e->tomb);
@@ -231,6 +232,9 @@ static void complete(struct node *n, const struct effect *e, const struct member
             n->evicting -= slot_bytes(n, m[i].old);
             n->counters[NODE_EVICTED]++;
             n->counters[NODE_EVICTED_BYTES] += slot_bytes(n, m[i].old);
+            if (!e->need) {
+                node_whatif_gone(n, m[i].old);
+            }
             unpublish(n, &m[i]);
         }
         n->evicting_slots -= e->n;
