@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #define BATCH 256u
+#define LOOKS_MAX (WHATIF_CHAIN / BATCH + 2)
 
 static uint64_t key_of(void *arg, uint32_t slot)
 {
@@ -89,18 +90,18 @@ void sim_drop_below(struct sim *s, uint8_t level)
     }
 }
 
+/* Where a request is larger than the cache all may be in use: looks that find nothing else are bounded. */
 static void make_room(struct sim *s)
 {
-    uint32_t victim[BATCH];
-    bool evicts = s->used > s->high;
-    while (evicts && s->used > s->low) {
-        uint32_t n = s->policy->victims(s->p, 0, victim, BATCH);
-        evicts = n > 0;
+    uint32_t victim[BATCH], n = BATCH;
+    for (uint32_t idle = 0; idle < LOOKS_MAX && n && s->used > s->low; idle++) {
+        n = s->policy->victims(s->p, 0, victim, BATCH);
         for (uint32_t i = 0; i < n && s->used > s->low; i++) {
             if (s->pinned[victim[i]]) {
                 s->policy->skip(s->p, victim[i]);
             } else if (s->policy->may(s->p, victim[i])) {
                 sim_remove(s, victim[i]);
+                idle = 0;
             }
         }
     }
