@@ -6,13 +6,14 @@
 #include <sys/mman.h>
 
 #define PENDING 8u /* sessions whose last chain waits for what may be put behind it */
+#define LOW_SHARE 512u
 #define LEVEL_MASK 15u
 #define LEVEL_COMMON 15u
 #define FAN_SHIFT 4u
 #define FAN_ONE 16u
 
 /* In halves of the capacity. */
-static const uint32_t halves[WHATIF_SIMS] = {1, 4, 8}, room[WHATIF_SIMS] = {20480, 40960, 81920};
+static const uint32_t halves[WHATIF_SIMS] = {1, 4, 8}, room[WHATIF_SIMS] = {10240, 20480, 40960};
 
 struct pending {
     uint64_t session, lineage;
@@ -49,7 +50,9 @@ static void set_capacity(struct whatif *w)
 {
     for (uint32_t i = 0; i < WHATIF_SIMS; i++) {
         w->sim[i].high = (w->high / PAGE_BYTES * halves[i] / 2) >> w->shift;
-        w->sim[i].low = (w->low / PAGE_BYTES * halves[i] / 2) >> w->shift;
+        uint64_t low = (w->low / PAGE_BYTES * halves[i] / 2) >> w->shift, most = w->sim[i].high;
+        most -= most / LOW_SHARE; /* a look for victims pays for some */
+        w->sim[i].low = low < most ? low : most;
     }
 }
 

@@ -9,7 +9,7 @@
  * own. One tree in 2^shift is simulated, with 1 / 2^shift of the capacity. shift is 0 at first and grows by one when a
  * simulation finds no slot; what is not sampled any more is dropped from all of them (some 100 ns each). It never falls.
  *
- * Memory: WHATIF_BYTES at most whatever the pool, and 1 byte a slot of the pool. Namespaces and lineages: the
+ * Memory: WHATIF_BYTES (under 8 MiB) at most whatever the pool, and 1 byte a slot of the pool. Namespaces and lineages: the
  * WHATIF_TOP with the most references, by the space-saving sketch: whoever comes takes the place of the least, and may
  * have had as many references before as that one had (`error`). An entry's figures are those since it came.
  */
@@ -19,8 +19,8 @@
 #include "store/evict.h"
 
 #define WHATIF_SIMS 3u /* at 1/2, 2 and 4 times */
-#define WHATIF_SLOTS (20480u + 40960u + 81920u)
-#define WHATIF_BYTES (WHATIF_SLOTS * 60u + (5u << 20)) /* slots and keys, evicted keys of the policies */
+#define WHATIF_SLOTS (10240u + 20480u + 40960u)
+#define WHATIF_BYTES (WHATIF_SLOTS * 60u + (7u << 19)) /* slots and keys, evicted keys of the policies */
 #define WHATIF_FAN 4u
 #define WHATIF_TOP 64u
 #define WHATIF_CHAIN 1024u    /* keys a request: of longer ones the deepest */
@@ -77,7 +77,7 @@ void whatif_put(struct whatif *w, uint64_t session, uint32_t ns, uint64_t lineag
 /* It was here when the node started: no reference. */
 void whatif_found(struct whatif *w, const struct whatif_object *o);
 void whatif_remove(struct whatif *w, uint64_t key); /* by a client */
-void whatif_settle(struct whatif *w); /* chains that wait are counted: no put goes on with them */
+void whatif_settle(struct whatif *w);               /* chains that wait are counted: no put goes on with them */
 void whatif_report(const struct whatif *w, struct whatif_report *out);
 const char *whatif_check(struct whatif *w); /* NULL, or what is wrong: for tests */
 

@@ -95,7 +95,8 @@ static void make_room(struct sim *s)
 {
     uint32_t victim[BATCH], n = BATCH;
     for (uint32_t idle = 0; idle < LOOKS_MAX && n && s->used > s->low; idle++) {
-        n = s->policy->victims(s->p, 0, victim, BATCH);
+        uint64_t want = s->used - s->low; /* pages, of which an object has one at least */
+        n = s->policy->victims(s->p, 0, victim, want < BATCH && !idle ? (uint32_t)want : BATCH);
         for (uint32_t i = 0; i < n && s->used > s->low; i++) {
             if (s->pinned[victim[i]]) {
                 s->policy->skip(s->p, victim[i]);
