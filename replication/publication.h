@@ -41,6 +41,7 @@ struct publication_entry {
     struct object_version version;
     uint64_t size; /* bytes; OBJECT */
     uint64_t lineage;
+    uint64_t past;    /* GONE: what the owner's policy knows of the key (store/evict.h), or 0 */
     uint8_t kind;     /* enum publication_kind */
     bool replaceable; /* the namespace is: a newer version ends the older ones */
     bool fresh;       /* the owner's own note, not for the wire: no home of all k acknowledged this key before */
@@ -67,6 +68,7 @@ enum publication_verdict {
 
 struct publication_result {
     uint64_t counter;
+    uint64_t past;   /* OK, of an OBJECT: what was known of its key when it was evicted elsewhere, or 0 */
     uint8_t verdict; /* enum publication_verdict */
 };
 

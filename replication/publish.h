@@ -55,8 +55,9 @@ struct publish_config {
  * TAKE: entry, counter. Where the key still has this version, give it counter + 1 or more and tell it with `again` set:
  *   rule 28's "once", else a clock that is ahead would beat all later puts.
  * DROP: entry, an OBJECT. Something newer stands above for good: where the key still has this version, retire the copy.
+ * PAST: entry, an OBJECT, past: what a home knew of the key, for the policy. A hint: it may be lost.
  * KNOWN: member, entry, a TOMBSTONE. This home has it, or what stands above it: it names nothing older any more. */
-enum publish_command_kind { PUBLISH_SEND = 1, PUBLISH_LIST, PUBLISH_TAKE, PUBLISH_DROP, PUBLISH_KNOWN };
+enum publish_command_kind { PUBLISH_SEND = 1, PUBLISH_LIST, PUBLISH_TAKE, PUBLISH_DROP, PUBLISH_KNOWN, PUBLISH_PAST };
 
 struct publish_command {
     enum publish_command_kind kind;
@@ -65,6 +66,7 @@ struct publish_command {
     uint32_t most; /* LIST: entries */
     uint64_t pass; /* LIST */
     uint64_t counter;
+    uint64_t past; /* PAST */
     struct publication batch;
     struct publication_entry entry;
 };

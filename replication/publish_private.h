@@ -16,6 +16,7 @@ struct item {
 struct queued {
     struct item *item;
     uint64_t counter; /* of the verdict */
+    uint64_t past;    /* likewise */
     uint8_t verdict;
 };
 

@@ -202,6 +202,7 @@ int target_answered(struct publish *p, struct target *t, const struct publicatio
         struct queued *q = target_queued(t, f->first + i);
         q->verdict = answer->results[i].verdict;
         q->counter = answer->results[i].counter;
+        q->past = answer->results[i].past;
         p->stat.superseded += q->verdict == VERDICT_SUPERSEDED;
         p->stat.refused += q->verdict == VERDICT_FULL;
     }
@@ -244,7 +245,7 @@ static bool command_of(struct publish *p, const struct target *t, enum publish_c
 {
     const struct publication_entry *e = &q->item->entry;
     p->command = (struct publish_command){
-        .kind = kind, .member = (uint16_t)(t - p->targets), .counter = q->counter, .entry = *e};
+        .kind = kind, .member = (uint16_t)(t - p->targets), .counter = q->counter, .past = q->past, .entry = *e};
     memcpy(p->key, e->key.data, e->key.size);
     p->command.entry.key.data = p->key;
     return true;
@@ -266,7 +267,7 @@ static bool judged(struct publish *p, const struct target *t, const struct queue
     if (e->kind == PUBLICATION_TOMBSTONE) {
         return command_of(p, t, PUBLISH_KNOWN, q);
     }
-    return below && command_of(p, t, PUBLISH_DROP, q);
+    return below ? command_of(p, t, PUBLISH_DROP, q) : q->past && command_of(p, t, PUBLISH_PAST, q);
 }
 
 bool target_retirable(const struct target *t)

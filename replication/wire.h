@@ -25,7 +25,7 @@
 #include <stdint.h>
 
 #define WIRE_MAGIC 0x31574854524542ULL /* "BERTHW1" */
-#define WIRE_VERSION 3u                /* the one spoken; HELLO, WELCOME and REFUSE are read in all */
+#define WIRE_VERSION 4u                /* the one spoken; HELLO, WELCOME and REFUSE are read in all */
 #define WIRE_VERSION_MEMORY 2u /* HELLO and WELCOME of this one and later have tombstones, fresh and replaceable */
 #define WIRE_HEAD 40u          /* bytes of the head */
 #define WIRE_MESSAGE_MAX (256u << 10) /* bytes of a message */
@@ -217,6 +217,7 @@ struct wire_entry {   /* of a publication */
     uint64_t route;               /* not 0: homes are chosen by it and not by the key */
     struct berth_version version; /* counter from 1 */
     uint64_t size, lineage;       /* OBJECT; else 0 */
+    uint64_t past;                /* GONE: PAST_BITS of store/evict.h, not checked; else 0 */
 };
 
 /* As publication_verdict. */
@@ -307,6 +308,7 @@ struct wire_item {
         struct {
             uint8_t kind;     /* wire_published_kind */
             uint64_t counter; /* SUPERSEDED: the counter to go beyond; else 0 */
+            uint64_t past;    /* TAKEN: PAST_BITS, not checked; else 0 */
         } published;          /* PUBLISHED */
     };
 };

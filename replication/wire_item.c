@@ -131,12 +131,23 @@ static void answer(struct wire_cursor *c, struct wire_answer *a)
         lease(c, &a->lease);
 }
 
+/* Age of the last use, class and uses, a zero: as lines of a policy's memory they are nothing that could be wrong. */
+static void past(struct wire_cursor *c, uint64_t *past)
+{
+    uint32_t age = (uint32_t)*past;
+    uint8_t class_uses = (uint8_t)(*past >> 32);
+    wire_u8(c, &class_uses);
+    wire_zeros(c, 1);
+    wire_u32(c, &age);
+    *past = (uint64_t)class_uses << 32 | age;
+}
+
 static void entry(struct wire_cursor *c, struct wire_entry *e)
 {
     uint8_t replaceable = c->out ? e->replaceable : 0;
     wire_u8(c, &e->kind);
     wire_u8(c, &replaceable);
-    wire_zeros(c, 6);
+    past(c, &e->past);
     wire_require(c, e->kind >= WIRE_OBJECT && e->kind <= WIRE_BURIED, WIRE_FAULT_ENUM);
     wire_require(c, replaceable <= 1, WIRE_FAULT_FLAG);
     e->replaceable = replaceable == 1;
@@ -146,6 +157,7 @@ static void entry(struct wire_cursor *c, struct wire_entry *e)
     wire_u64(c, &e->lineage);
     wire_require(c, e->size <= OBJECT_MAX, WIRE_FAULT_RANGE);
     wire_require(c, e->kind == WIRE_OBJECT || (e->size == 0 && e->lineage == 0), WIRE_FAULT_USE);
+    wire_require(c, e->kind == WIRE_GONE || e->past == 0, WIRE_FAULT_USE);
     wire_u64(c, &e->route);
     wire_key(c, &e->key);
 }
@@ -153,10 +165,12 @@ static void entry(struct wire_cursor *c, struct wire_entry *e)
 static void published(struct wire_cursor *c, struct wire_item *i)
 {
     wire_u8(c, &i->published.kind);
-    wire_zeros(c, 7);
+    wire_zeros(c, 1);
+    past(c, &i->published.past);
     wire_counter(c, &i->published.counter);
     wire_require(c, i->published.kind <= WIRE_FULL, WIRE_FAULT_ENUM);
     wire_require(c, i->published.kind == WIRE_SUPERSEDED || i->published.counter == 0, WIRE_FAULT_USE);
+    wire_require(c, i->published.kind == WIRE_TAKEN || i->published.past == 0, WIRE_FAULT_USE);
 }
 
 static void listed(struct wire_cursor *c, struct wire_item *i)

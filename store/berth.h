@@ -208,9 +208,9 @@ struct berth_put_opts {
 #define BERTH_PUBLISHED 2u
 
 /* Opens a node: "embedded:?pool=256MiB" (a node on a thread of this process, over a region of its own; settings as
- * for berthd, separated by &; replaceable=NAME,.. stands for its [namespace] sections; calls that wait for it do its
- * work on their own thread, which needs a stack of at least 128 KiB), "unix:PATH", or NULL: $BERTH_NODE, else the
- * first that answers of unix:$XDG_RUNTIME_DIR/berth.sock, unix:/run/berth/berth.sock and
+ * for berthd, separated by &; replaceable=NAME,.. and share=NAME=SIZE,.. stand for its [namespace] sections; calls
+ * that wait for it do its work on their own thread, which needs a stack of at least 128 KiB), "unix:PATH", or NULL:
+ * $BERTH_NODE, else the first that answers of unix:$XDG_RUNTIME_DIR/berth.sock, unix:/run/berth/berth.sock and
  * unix:/tmp/berth-UID/berth.sock (whose directory has to be this user's alone); an empty name is none.
  * "tcp://HOST:PORT" is a node of another host, at the address where it listens for its peers (settings behind a "?",
  * separated by &: cluster=NAME, verify=always | 1/N | lease, peer-trust=network for an address that is no loopback):

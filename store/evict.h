@@ -10,6 +10,10 @@
 
 #include <stdbool.h>
 
+/* A past in 64 bits: the age of the last use, counted in uses of objects at the node that tells it, in the lower 32;
+ * over it the class in 4 and the uses in 4 bits; 0 above. No past is 0, since something was used once at least. */
+#define PAST_BITS 40u
+
 struct evict_hint {
     uint64_t parent;   /* XXH3-64 of the parent's key, or 0 */
     uint64_t key;      /* XXH3-64 of the key */
@@ -20,7 +24,10 @@ struct evict_hint {
     uint32_t count;    /* members of its group; 0 or 1: it came alone */
     uint32_t above;    /* slot of the member before it, which is its parent and is inserted after it; or SLOT_NONE */
     uint8_t priority;
+    uint8_t share; /* of the pool that its namespace has: 1 .. EVICT_SHARES, 0: none */
 };
+
+#define EVICT_SHARES 63u
 
 /* What a policy may ask of a slot that it was given and that was not removed since. */
 struct evict_env {
@@ -46,12 +53,21 @@ struct evict_policy {
     void (*remove)(void *p, uint32_t slot);
     /* Up to max victims, best first, of slots with `pages` (0: of any size). They stay in the policy. */
     uint32_t (*victims)(void *p, uint32_t pages, uint32_t *out, uint32_t max);
+    /* From now on slots of the shares in the mask (bit i: share i) are offered after all others. */
+    void (*guard)(void *p, uint64_t shares);
     /* Of the last victims, in their order: whether it may go, all that had to go before it being gone. */
     bool (*may)(void *p, uint32_t slot);
     /* This victim is in use: let others come first. */
     void (*skip)(void *p, uint32_t slot);
     /* Order of two slots: age of a slot, greater goes earlier. */
     uint64_t (*age)(void *p, uint32_t slot);
+    /* What is known of a key that was evicted, here or elsewhere, for the policy of another node: 0, or a `past` as
+     * PAST_ below. forget: it is known no more. */
+    uint64_t (*recall)(void *p, uint64_t key, bool forget);
+    void (*remember)(void *p, uint64_t key, uint64_t past); /* it was evicted at another node */
+    /* Of a slot that was inserted a moment ago, from another node. Whether it counts as a use: not for a slot that was
+     * used since, nor what was too long ago. */
+    bool (*note)(void *p, uint32_t slot, uint64_t past);
     /* Its ttl has passed: it goes before those whose ttl has not. */
     void (*expire)(void *p, uint32_t slot);
     /* The slot in the policy with this key, XXH3-64; SLOT_NONE: none, or the policy keeps no keys. */

@@ -73,18 +73,35 @@ void ghosts_add(struct ghosts *g, uint64_t key, uint64_t last, uint64_t now, uin
     *to = tag << 32 | (uint64_t)ticks(last) << 8 | (uint64_t) class << 4 | uses;
 }
 
-bool ghosts_take(struct ghosts *g, uint64_t key, uint64_t now, struct ghost *out)
+static uint64_t *entry_of(const struct ghosts *g, uint64_t key)
 {
     uint64_t *set = set_of(g, key), tag = key >> 32;
     for (uint32_t i = 0; i < SET; i++) {
         if (set[i] && set[i] >> 32 == tag) {
-            uint32_t ago = ticks_ago(set[i], now);
-            *out = (struct ghost){.age = (uint64_t)ago << TICK_SHIFT,
-                                  .class = (uint8_t)(set[i] >> 4 & 15),
-                                  .uses = (uint8_t)(set[i] & 15)};
-            set[i] = 0;
-            return ago < TICKS_OLD;
+            return &set[i];
         }
     }
-    return false;
+    return NULL;
+}
+
+bool ghosts_find(struct ghosts *g, uint64_t key, uint64_t now, struct ghost *out)
+{
+    const uint64_t *entry = entry_of(g, key);
+    if (!entry) {
+        return false;
+    }
+    uint32_t ago = ticks_ago(*entry, now);
+    *out = (struct ghost){
+        .age = (uint64_t)ago << TICK_SHIFT, .class = (uint8_t)(*entry >> 4 & 15), .uses = (uint8_t)(*entry & 15)};
+    return ago < TICKS_OLD;
+}
+
+bool ghosts_take(struct ghosts *g, uint64_t key, uint64_t now, struct ghost *out)
+{
+    bool known = ghosts_find(g, key, now, out);
+    uint64_t *entry = entry_of(g, key);
+    if (entry) {
+        *entry = 0;
+    }
+    return known;
 }

@@ -36,7 +36,9 @@ static inline bool ghosts_has(uint64_t key, uint32_t shift)
 
 /* last: the stamp of its last use, now: the stamp now. uses: 15 at most. */
 void ghosts_add(struct ghosts *g, uint64_t key, uint64_t last, uint64_t now, uint8_t class, uint8_t uses);
-/* Takes the key out. false: it is not known, or its last use is more than 2^29 stamps ago. */
+/* false: it is not known, or its last use is more than 2^29 stamps ago. */
+bool ghosts_find(struct ghosts *g, uint64_t key, uint64_t now, struct ghost *out);
+/* Takes the key out as well. */
 bool ghosts_take(struct ghosts *g, uint64_t key, uint64_t now, struct ghost *out);
 
 #endif

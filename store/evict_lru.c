@@ -1,7 +1,7 @@
-/* evict_lru.c: least recently used, one list a slot size, touched deepest first.
+/* evict_lru.c: least recently used, one list a slot size and share, touched deepest first.
  *
  * 16 bytes a slot: two links, then a stamp of 48 bits over the list's number in 16. Stamps come from one logical clock,
- * so that the tails of the lists can be compared: the oldest of all sizes is the tail with the smallest stamp.
+ * so that the tails of the lists can be compared: the oldest of several lists is the tail with the smallest stamp.
  *
  * Invariant: along each list from head to tail stamps fall strictly.
  */
@@ -11,7 +11,8 @@
 #include <sys/mman.h>
 
 #define FIRST_STAMP (UINT64_C(1) << 40)
-#define NO_LIST 0u /* lists are numbered from 1, so that untouched memory means "not in the policy" */
+#define GUARDED (UINT64_C(1) << 48) /* above every stamp */
+#define NO_LIST 0u                  /* lists are numbered from 1, so that untouched memory means "not in the policy" */
 
 struct lru_slot {
     uint32_t newer, older;
@@ -20,6 +21,7 @@ struct lru_slot {
 
 struct lru_list {
     uint32_t pages;
+    uint8_t share;
     uint32_t head, tail; /* newest, oldest */
     uint32_t count;
     uint32_t cursor; /* of one victims call */
@@ -32,6 +34,7 @@ struct lru {
     struct lru_list *list; /* 1 .. n_lists */
     uint32_t n_lists, room;
     uint64_t clock;
+    uint64_t guarded; /* shares */
 };
 
 static uint32_t slot_list(const struct lru *l, uint32_t slot)
@@ -73,10 +76,10 @@ static void *lru_create(uint32_t max_slots, const struct evict_env *env)
     return l;
 }
 
-static uint32_t list_of(struct lru *l, uint32_t pages)
+static uint32_t list_of(struct lru *l, uint32_t pages, uint8_t share)
 {
     for (uint32_t i = 1; i <= l->n_lists; i++) {
-        if (l->list[i].pages == pages) {
+        if (l->list[i].pages == pages && l->list[i].share == share) {
             return i;
         }
     }
@@ -93,7 +96,7 @@ static uint32_t list_of(struct lru *l, uint32_t pages)
         l->room = room;
     }
     l->n_lists++;
-    l->list[l->n_lists] = (struct lru_list){.pages = pages, .head = SLOT_NONE, .tail = SLOT_NONE};
+    l->list[l->n_lists] = (struct lru_list){.pages = pages, .share = share, .head = SLOT_NONE, .tail = SLOT_NONE};
     return l->n_lists;
 }
 
@@ -119,7 +122,7 @@ static void push_newest(struct lru *l, uint32_t slot, uint32_t list)
 static void lru_insert(void *p, uint32_t slot, const struct evict_hint *hint)
 {
     struct lru *l = p;
-    uint32_t list = list_of(l, hint->pages);
+    uint32_t list = list_of(l, hint->pages, hint->share);
     if (list != NO_LIST) {
         push_newest(l, slot, list);
     }
@@ -161,46 +164,43 @@ static bool lru_may(void *p, uint32_t slot)
     return true;
 }
 
-static uint32_t victims_of_list(const struct lru *l, uint32_t pages, uint32_t *out, uint32_t max)
+/* Of the next one of a list: what is guarded comes after all that is not. */
+static uint64_t turn_of(const struct lru *l, const struct lru_list *q)
 {
-    uint32_t n = 0;
+    return slot_stamp(l, q->cursor) | (l->guarded >> q->share & 1 ? GUARDED : 0);
+}
+
+static struct lru_list *next_list(struct lru *l, uint32_t pages)
+{
+    struct lru_list *best = NULL;
     for (uint32_t i = 1; i <= l->n_lists; i++) {
-        if (l->list[i].pages == pages) {
-            for (uint32_t s = l->list[i].tail; s != SLOT_NONE && n < max; s = l->slot[s].newer) {
-                out[n++] = s;
-            }
+        struct lru_list *q = &l->list[i];
+        if ((pages == 0 || q->pages == pages) && q->cursor != SLOT_NONE &&
+            (!best || turn_of(l, q) < turn_of(l, best))) {
+            best = q;
         }
     }
-    return n;
+    return best;
 }
 
 static uint32_t lru_victims(void *p, uint32_t pages, uint32_t *out, uint32_t max)
 {
     struct lru *l = p;
-    if (pages) {
-        return victims_of_list(l, pages, out, max);
-    }
-    if (l->n_lists == 0) {
-        return 0;
-    }
+    uint32_t n = 0;
     for (uint32_t i = 1; i <= l->n_lists; i++) {
         l->list[i].cursor = l->list[i].tail;
     }
-    uint32_t n = 0;
-    while (n < max) {
-        struct lru_list *best = NULL;
-        for (struct lru_list *q = &l->list[1]; q <= &l->list[l->n_lists]; q++) {
-            if (q->cursor != SLOT_NONE && (!best || slot_stamp(l, q->cursor) < slot_stamp(l, best->cursor))) {
-                best = q;
-            }
-        }
-        if (!best) {
-            break;
-        }
-        out[n++] = best->cursor;
-        best->cursor = l->slot[best->cursor].newer;
+    for (struct lru_list *q; n < max && (q = next_list(l, pages)); n++) {
+        out[n] = q->cursor;
+        q->cursor = l->slot[q->cursor].newer;
     }
     return n;
+}
+
+static void lru_guard(void *p, uint64_t shares)
+{
+    struct lru *l = p;
+    l->guarded = shares;
 }
 
 /* Below the oldest of its size: stamps begin so high that there is room for it. */
@@ -228,7 +228,8 @@ static void lru_skip(void *p, uint32_t slot)
 static uint64_t lru_age(void *p, uint32_t slot)
 {
     const struct lru *l = p;
-    return l->clock - slot_stamp(l, slot);
+    bool guarded = l->guarded >> l->list[slot_list(l, slot)].share & 1;
+    return guarded ? 0 : l->clock - slot_stamp(l, slot);
 }
 
 static const char *lru_check(void *p)
@@ -250,6 +251,24 @@ static const char *lru_check(void *p)
         }
     }
     return NULL;
+}
+
+/* What was evicted does not matter here. */
+static uint64_t lru_recall(void *p, uint64_t key, bool forget)
+{
+    (void)p, (void)key, (void)forget;
+    return 0;
+}
+
+static void lru_remember(void *p, uint64_t key, uint64_t past)
+{
+    (void)p, (void)key, (void)past;
+}
+
+static bool lru_note(void *p, uint32_t slot, uint64_t past)
+{
+    (void)p, (void)slot, (void)past;
+    return false;
 }
 
 static void lru_expect(void *p, uint32_t slots)
@@ -274,9 +293,13 @@ const struct evict_policy evict_lru = {
     .touch = lru_touch,
     .remove = lru_remove,
     .victims = lru_victims,
+    .guard = lru_guard,
     .may = lru_may,
     .skip = lru_skip,
     .age = lru_age,
+    .recall = lru_recall,
+    .remember = lru_remember,
+    .note = lru_note,
     .expire = lru_expire,
     .find = lru_find,
     .check = lru_check,

@@ -176,13 +176,18 @@ static uint8_t level_of(uint8_t priority)
     return priority ? (uint8_t)(32 - __builtin_clz(priority)) : 0;
 }
 
-static uint32_t queue_find(struct pwl *p, uint32_t pages, uint8_t level)
+static bool queue_is(const struct pwl_queue *q, uint32_t pages, uint8_t level, uint8_t share)
+{
+    return q->pages == pages && q->level == level && q->share == share;
+}
+
+static uint32_t queue_find(struct pwl *p, uint32_t pages, uint8_t level, uint8_t share)
 {
     uint32_t i = p->last_queue;
-    if (i < p->n_queues && p->queue[i].pages == pages && p->queue[i].level == level) {
+    if (i < p->n_queues && queue_is(&p->queue[i], pages, level, share)) {
         return i;
     }
-    for (i = 0; i < p->n_queues && (p->queue[i].pages != pages || p->queue[i].level != level); i++) {}
+    for (i = 0; i < p->n_queues && !queue_is(&p->queue[i], pages, level, share); i++) {}
     if (i == p->n_queues && i == p->queue_room) {
         uint32_t room = i ? 2 * i : 8;
         struct pwl_queue *queue = i < PWL_QUEUES ? realloc(p->queue, room * sizeof *queue) : NULL;
@@ -193,30 +198,34 @@ static uint32_t queue_find(struct pwl *p, uint32_t pages, uint8_t level)
         p->queue_room = room;
     }
     if (i == p->n_queues) {
-        p->queue[i] = (struct pwl_queue){.pages = pages, .level = level, .keep = 1.0 / (1u << level)};
+        p->queue[i] = (struct pwl_queue){.pages = pages, .level = level, .share = share, .keep = 1.0 / (1u << level)};
         p->n_queues++;
     }
     p->last_queue = i;
     return i;
 }
 
-/* A key that was evicted not long ago comes back: a use, although it was not there. */
+/* A key that was evicted not long ago comes back: a use, although it was not there. Its uses, this one with them. */
+static uint8_t use_ghost(struct pwl *p, struct ghost g)
+{
+    if (g.class >= PWL_DUE || g.uses == 0 || (double)g.age > PWL_WATCHED * p->span) {
+        return 1;
+    }
+    learn_use(p, g.class, g.age, (double)(1u << ghosts_shift(&p->ghosts, p->live)));
+    return g.uses < PWL_USES_MAX ? (uint8_t)(g.uses + 1) : (uint8_t)PWL_USES_MAX;
+}
+
 static uint8_t take_ghost(struct pwl *p, uint64_t key)
 {
     struct ghost g;
-    uint32_t shift = ghosts_shift(&p->ghosts, p->live);
-    if (!ghosts_has(key, shift) || !ghosts_take(&p->ghosts, key, p->clock, &g) || g.class >= PWL_DUE ||
-        (double)g.age > PWL_WATCHED * p->span) {
-        return 1;
-    }
-    learn_use(p, g.class, g.age, (double)(1u << shift));
-    return g.uses < PWL_USES_MAX ? (uint8_t)(g.uses + 1) : (uint8_t)PWL_USES_MAX;
+    bool known = ghosts_has(key, ghosts_shift(&p->ghosts, p->live)) && ghosts_take(&p->ghosts, key, p->clock, &g);
+    return known ? use_ghost(p, g) : 1;
 }
 
 static void pwl_insert(void *policy, uint32_t slot, const struct evict_hint *hint)
 {
     struct pwl *p = policy;
-    uint32_t queue = queue_find(p, hint->pages, level_of(hint->priority));
+    uint32_t queue = queue_find(p, hint->pages, level_of(hint->priority), hint->share);
     struct pwl_slot *s = &p->slot[slot];
     if (queue == UINT32_MAX || pwl_is(s, PWL_IS_IN)) {
         return;
@@ -313,6 +322,60 @@ static void pwl_remove(void *policy, uint32_t slot)
     pwl_orphan(p, slot);
 }
 
+/* ---- keys that were evicted, between nodes: a key's homes hear of it, and tell who puts it again ---- */
+
+static uint64_t pwl_recall(void *policy, uint64_t key, bool forget)
+{
+    struct pwl *p = policy;
+    struct ghost g;
+    if (!(forget ? ghosts_take : ghosts_find)(&p->ghosts, key, p->clock, &g)) {
+        return 0;
+    }
+    return (g.age < UINT32_MAX ? g.age : UINT32_MAX) | (uint64_t)(g.class << 4 | g.uses) << 32;
+}
+
+static struct ghost ghost_of(uint64_t past)
+{
+    return (struct ghost){
+        .age = (uint32_t)past, .class = (uint8_t)(past >> 36 & 15), .uses = (uint8_t)(past >> 32 & 15)};
+}
+
+static void pwl_remember(void *policy, uint64_t key, uint64_t past)
+{
+    struct pwl *p = policy;
+    struct ghost g = ghost_of(past);
+    if (g.class < PWL_DUE && g.uses && ghosts_has(key, ghosts_shift(&p->ghosts, p->live))) {
+        ghosts_add(&p->ghosts, key, p->clock - g.age, p->clock, g.class, g.uses);
+    }
+}
+
+/* It comes a moment after the insert, when the homes have answered: as if it had been known then. */
+static bool pwl_note(void *policy, uint32_t slot, uint64_t past)
+{
+    struct pwl *p = policy;
+    struct pwl_slot *s = &p->slot[slot < p->max_slots ? slot : 0];
+    if (slot >= p->max_slots || !pwl_is(s, PWL_IS_IN) || pwl_uses(s) != 1 || pwl_class_of(s) == PWL_DUE) {
+        return false;
+    }
+    uint8_t uses = use_ghost(p, ghost_of(past));
+    if (uses == 1 || pwl_class_of(s) == PWL_PLAIN) { /* these go in LRU's order */
+        pwl_set_class(s, pwl_class_of(s), uses);
+        return uses > 1;
+    }
+    p->exposure[pwl_class_of(s)] -= exposed_all(p);
+    if (p->exposure[pwl_class_of(s)] < 0) {
+        p->exposure[pwl_class_of(s)] = 0;
+    }
+    pwl_tick(p);
+    pwl_unlist(p, slot);
+    s->queue &= (uint16_t)~PWL_IS_PARKED;
+    pwl_set_class(s, class_by_uses(uses), uses);
+    learn_stay(p, pwl_class_of(s));
+    pwl_set_last(s, p->clock);
+    pwl_push(p, slot);
+    return true;
+}
+
 static void pwl_destroy(void *policy)
 {
     struct pwl *p = policy;
@@ -372,9 +435,13 @@ const struct evict_policy evict_pwl = {
     .touch = pwl_touch,
     .remove = pwl_remove,
     .victims = pwl_victims,
+    .guard = pwl_guard,
     .may = pwl_may,
     .skip = pwl_skip,
     .age = pwl_age,
+    .recall = pwl_recall,
+    .remember = pwl_remember,
+    .note = pwl_note,
     .expire = pwl_expire,
     .find = pwl_find,
     .check = pwl_check,

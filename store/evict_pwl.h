@@ -1,7 +1,7 @@
 /* evict_pwl.h: what the files of the policy `pwl` share (evict_pwl.c says what it does).
  *
  * Bytes a slot beside its header: 28 here and 2 of the key table. Beside these 2 MiB of ghosts at most (evict_ghost.h),
- * and some 500 bytes for each pair of a slot size and one of 9 levels of priority that was ever seen.
+ * and some 500 bytes for each slot size with one of 9 levels of priority and a namespace's share that was ever seen.
  *
  * Invariants (pwl_check proves them):
  *   children of a slot = slots in the policy that name it as their parent, whether it is itself in the policy or not
@@ -15,7 +15,7 @@
 #include "store/evict_ghost.h"
 
 #define PWL_VICTIMS 512u /* of one call */
-#define PWL_QUEUES 8191u /* pairs of a size and a level of priority */
+#define PWL_QUEUES 8191u /* sizes with a level of priority and a share */
 #define PWL_KEYS_LOAD 2u /* keys a chain of the key table */
 #define PWL_USES_MAX 15u
 #define PWL_CHILDREN_MAX UINT16_MAX
@@ -65,7 +65,8 @@ struct pwl_list {
 struct pwl_queue {
     uint32_t pages;
     uint8_t level; /* of priority: its bits */
-    double keep;   /* what a priority makes of badness */
+    uint8_t share;
+    double keep; /* what a priority makes of badness */
     struct pwl_list list[PWL_LISTS];
     /* of one call of victims */
     uint8_t best;                 /* the class whose next is worth the least */
@@ -99,8 +100,9 @@ struct pwl {
     struct pwl_queue *queue;
     uint32_t n_queues, queue_room, last_queue;
 
-    uint64_t clock; /* counts uses */
-    uint64_t live;  /* slots in the policy */
+    uint64_t guarded; /* shares */
+    uint64_t clock;   /* counts uses */
+    uint64_t live;    /* slots in the policy */
 
     /* What was learned of each class: uses over exposure, both decayed. */
     double hits[PWL_CLASSES], exposure[PWL_CLASSES];
@@ -185,6 +187,7 @@ void pwl_tick(struct pwl *p);                  /* evict_pwl.c: one stamp on */
 /* evict_pwl_victims.c */
 uint32_t pwl_victims(void *policy, uint32_t pages, uint32_t *out, uint32_t max);
 bool pwl_may(void *policy, uint32_t slot);
+void pwl_guard(void *policy, uint64_t shares);
 void pwl_skip(void *policy, uint32_t slot);
 void pwl_expire(void *policy, uint32_t slot);
 uint64_t pwl_age(void *policy, uint32_t slot);

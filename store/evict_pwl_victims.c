@@ -11,13 +11,16 @@
 
 #define PARKED_MIN 16u    /* stamps that a parked one is not offered .. */
 #define PARKED_SHARE 256u /* .. and as many more as a 256th of the slots */
+#define GUARD 1e-60       /* of badness: below whatever is not guarded */
 #define ALL_CLASSES ((1u << PWL_CLASSES) - 1)
 
 static double badness(const struct pwl *p, uint32_t slot)
 {
     const struct pwl_slot *s = &p->slot[slot];
+    const struct pwl_queue *q = &p->queue[pwl_queue_of(s)];
     double fall = pwl_fall((double)(p->clock - pwl_last(s)) / p->span);
-    return fall * fall * p->weight[pwl_class_of(s)] * p->queue[pwl_queue_of(s)].keep;
+    bool guarded = p->guarded >> q->share & 1 && pwl_class_of(s) != PWL_DUE;
+    return fall * fall * p->weight[pwl_class_of(s)] * q->keep * (guarded ? GUARD : 1);
 }
 
 /* ---- children that were offered in this call ---- */
@@ -247,6 +250,12 @@ uint32_t pwl_victims(void *policy, uint32_t pages, uint32_t *out, uint32_t max)
         n = offer_leaves(p, pages, out, max);
     }
     return n ? n : offer_parents(p, pages, out, max);
+}
+
+void pwl_guard(void *policy, uint64_t shares)
+{
+    struct pwl *p = policy;
+    p->guarded = shares;
 }
 
 bool pwl_may(void *policy, uint32_t slot)

@@ -43,12 +43,12 @@ struct slots_super {
     uint64_t region_id; /* second half of every version sealed here; new whenever a pool starts empty */
     uint64_t pool_bytes;
     uint64_t mr_bytes;   /* no slab and no run straddles a multiple of this */
-    uint64_t dir_offset; /* slab_entry[n_units] */
+    uint64_t dir_offset; /* slab_entry[n_units], with room for those of a larger pool behind them */
     uint64_t headers_offset;
     uint64_t hash_seed; /* of lookup */
     uint32_t n_units;
     uint32_t max_headers;
-    uint32_t n_pools;    /* NUMA nodes; 1 until several are supported, pool pages are numbered through all */
+    uint32_t n_pools;    /* files; 1: NUMA nodes have parts of it (numa.h) */
     uint32_t page_shift; /* 12 now; 21 where the pool lies on huge pages */
     uint64_t reserved[16];
     /* By slot_header.region; [0] is not used: that is region_id. Written by the node before a header names it, and not

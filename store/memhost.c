@@ -9,6 +9,7 @@
 #include "store/layout.h"
 #include "store/map.h"
 #include "store/null.h"
+#include "store/numa.h"
 #include "store/populate.h"
 
 #include <errno.h>
@@ -123,10 +124,10 @@ static int lock_pool(void *base, uint64_t bytes, enum mem_lock lock, char *why, 
 }
 
 /* fd: of a file to be made whole; -1: it is. */
-static int populate_pool(void *base, int fd, const char *path, uint64_t bytes, unsigned threads,
+static int populate_pool(void *base, int fd, const char *path, uint64_t bytes, unsigned threads, struct numa_plan *numa,
                          const struct mem_progress *progress, char *why, size_t why_size)
 {
-    int e = threads > 0 ? populate(base, fd, bytes, threads, progress) : 0;
+    int e = threads > 0 ? populate_on(numa, base, fd, bytes, threads, progress) : 0;
     char size[AMOUNT_SIZE];
     if (e == -ECANCELED)
         return refuse(e, why, why_size, "stopped before the pool was whole");
@@ -143,7 +144,7 @@ static int populate_pool(void *base, int fd, const char *path, uint64_t bytes, u
 }
 
 static int host_reserve(struct mem_pool *p, const char *path, uint64_t bytes, enum mem_lock lock, unsigned threads,
-                        const struct mem_progress *progress, char *why, size_t why_size)
+                        struct numa_plan *numa, const struct mem_progress *progress, char *why, size_t why_size)
 {
     int fd = -1, made;
     if (why_size > 0)
@@ -160,10 +161,14 @@ static int host_reserve(struct mem_pool *p, const char *path, uint64_t bytes, en
         e = refuse_errno("map", path, why, why_size);
         goto close;
     }
-    e = populate_pool(base, old ? -1 : fd, path, bytes, threads, progress, why, why_size);
+    if (numa != NULL)
+        numa_bind(numa, base);
+    e = populate_pool(base, old ? -1 : fd, path, bytes, threads, numa, progress, why, why_size);
     e = e != 0 ? e : lock_pool(base, bytes, lock, why, why_size);
     if (e != 0)
         goto unmap;
+    if (numa != NULL)
+        numa_look(numa, base, old != 0);
     *p = (struct mem_pool){.base = base, .bytes = bytes, .fd = fd, .page_bytes = PAGE_BYTES};
     return old;
 

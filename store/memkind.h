@@ -10,11 +10,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct numa_plan;
+
 struct mem_pool {
     void *base; /* this process's mapping; NULL where the CPU can't address it */
     uint64_t bytes;
     int fd; /* what a client maps, or -1 */
-    int numa_node;
     uint32_t page_bytes;
     void *private_data;
 };
@@ -40,10 +41,11 @@ struct memkind {
      * threads 0: the size is reserved and nothing is allocated: a page comes when it is first touched, and where the
      * file system is full then, that is a SIGBUS. For measuring what no payload is written for; not to be locked.
      * 0; 1: it holds what an earlier node left; -ENOSPC, -ENOMEM, -EPERM (lock required): why[] says figure and fix.
+     * numa: NULL, or the plan that its parts are placed by, and what became of it (numa.h).
      * -ECANCELED: progress said stop, and a file that was made is gone again.
      * With MEM_LOCK_AUTO a success leaves in why[] why it is not locked; else why[] is empty then. */
     int (*reserve)(struct mem_pool *p, const char *path, uint64_t bytes, enum mem_lock lock, unsigned threads,
-                   const struct mem_progress *progress, char *why, size_t why_size);
+                   struct numa_plan *numa, const struct mem_progress *progress, char *why, size_t why_size);
     void (*release)(struct mem_pool *p);
     /* Maps a pool's descriptor into this process. 0 or a negative errno. */
     int (*map)(struct mem_pool *p, int fd, uint64_t bytes, int writable);

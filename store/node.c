@@ -283,6 +283,7 @@ static void request_event(struct node *n, const struct node_event *ev)
     if (ns >= 0) {
         node_phase(n, PHASE_QUEUE, ns);
     }
+    s->place = ev->place;
     request_run(n, s, ev->message, n->now.mono);
 }
 

@@ -58,7 +58,9 @@ struct node_config {
     const struct node_namespace *namespaces; /* from the configuration */
     uint32_t n_namespaces;
     struct lease_config lease;
-    bool publish;         /* CMD_PUBLISHED wanted, and removals are kept for it */
+    const struct slabs_place *places; /* NUMA nodes' parts of the pool; the caller's, as long as the node lives */
+    uint32_t n_places;                /* up to 255; 0: memory is the same everywhere */
+    bool publish;                     /* CMD_PUBLISHED wanted, and removals are kept for it */
     int64_t tombstone_ns; /* T of PROTOCOLS rule 29: a removal is kept so long after its homes have it; 0: 1 h */
     bool first;           /* the region is new: nothing to recover */
     bool clean;           /* the last node stopped cleanly */
@@ -67,6 +69,15 @@ struct node_config {
 struct node_namespace {
     char name[NAME_MAX_BYTES + 1];
     bool replaceable;
+    uint64_t share_bytes; /* of the pool: not evicted for other namespaces; 0: none. EVICT_SHARES of them at most */
+};
+
+struct node_share {
+    const char *name; /* the configuration's */
+    uint32_t ns;
+    uint64_t limit;    /* bytes */
+    uint64_t bytes;    /* of its slots that are READY */
+    uint64_t evicting; /* of these, in evictions that are not committed yet */
 };
 
 enum node_event_kind {
@@ -103,6 +114,7 @@ struct node_event {
     int32_t status; /* COMMITTED: index_ops.commit's; DEAD: 1 after a clean DETACH (no quarantine) */
     uint64_t session;
     bool writable;
+    uint8_t place; /* REQUEST: 1 + the place that its slots are wanted in, as far as there is room; 0: no matter */
     const struct msg_head *message;
     const uint32_t *slots; /* TOUCH, slot numbers */
     uint32_t n_slots;
@@ -135,6 +147,7 @@ struct node_publication {
     uint64_t route;           /* 0: the key's own hash; nothing keeps another yet */
     uint64_t counter, region; /* REMOVED: of the removal */
     uint64_t size, lineage;
+    uint64_t past;    /* GONE: what the policy knows of the key, or 0 (store/evict.h) */
     bool replaceable; /* its namespace is */
     bool fresh;       /* not known to have been with all its homes, so that rule 28's TAKE may be asked for */
     bool again;       /* its counter was taken already */
@@ -198,6 +211,8 @@ bool node_session_ready(const struct node *n, uint64_t session);
 /* Recovery's outcome of EV_START: 0 or a negative error with a sentence in *why. */
 int node_started(const struct node *n, const char **why);
 
+/* As slabs_classes; for reports. */
+uint32_t node_classes(const struct node *n, struct slabs_class *out, uint32_t max);
 /* NULL if every invariant between slots, slabs, index decisions, lists and quotas holds, else a sentence. Reads all. */
 const char *node_check(const struct node *n);
 
@@ -258,8 +273,10 @@ enum node_counter {
     NODE_TOMBSTONES_LOST,  /* removals forgotten before that: there were too many */
     NODE_COPIES,           /* objects that were pulled from other nodes: not among the puts */
     NODE_COPY_BYTES,
-    NODE_PURGES, /* begun */
-    NODE_PURGED, /* objects that they removed */
+    NODE_PURGES,      /* begun */
+    NODE_PURGED,      /* objects that they removed */
+    NODE_PASTS_TOLD,  /* keys that others evicted and this node is a home of */
+    NODE_PASTS_NOTED, /* objects of which a home knew an eviction elsewhere */
     NODE_COUNTERS
 };
 extern const char *const node_counter_names[NODE_COUNTERS]; /* lower_case, for metrics and JSON */
@@ -302,6 +319,8 @@ struct node_status {
     uint64_t remembered, remembered_max, remembered_bytes; /* keys that node_why knows of that are not here */
 };
 void node_status(const struct node *n, struct node_status *out);
+/* The share with this number, from 0; how many there are. */
+uint32_t node_share(const struct node *n, uint32_t i, struct node_share *out);
 /* The counters NODE_LEASE_USES and NODE_HOLDS_LOST alone. */
 uint64_t node_lease_uses(const struct node *n);
 uint64_t node_holds_lost(const struct node *n);
@@ -318,6 +337,12 @@ struct node_slot_info {
     bool held;
 };
 bool node_slot(const struct node *n, uint32_t slot, struct node_slot_info *out);
+
+/* What the policy knows of keys that were evicted (store/evict.h), for other nodes: a home is told by who evicted, and
+ * tells, and forgets, when one puts the key again, which notes it. 0 and nothing where there is none, or no object. */
+void node_past_told(struct node *n, struct key_ref key, uint64_t past);
+uint64_t node_past_take(struct node *n, struct key_ref key);
+void node_past_note(struct node *n, struct key_ref key, uint64_t past);
 uint32_t node_find(const struct node *n, struct key_ref key); /* slot or SLOT_NONE */
 
 /* What last became of a key, or of a put of it, that this node remembers. */

@@ -362,12 +362,18 @@ const char *node_namespace_numbered(const struct node *n)
     return NULL;
 }
 
+uint32_t names_id(const struct node *n, const char *name)
+{
+    const struct names *x = names_named(n, name, strlen(name));
+    return x ? x->id : node_namespace_id(name, strlen(name));
+}
+
 int names_configure(struct node *n)
 {
     for (uint32_t i = 0; i < n->c.n_namespaces; i++) {
         const struct node_namespace *c = &n->c.namespaces[i];
         const struct names *x = names_named(n, c->name, strlen(c->name));
-        uint32_t id = x ? x->id : node_namespace_id(c->name, strlen(c->name));
+        uint32_t id = names_id(n, c->name);
         const struct names *other = x ? NULL : names_find(n, id);
         if (other) {
             snprintf(n->start_why, sizeof n->start_why, "the namespaces '%s' and '%s' have the same id: rename one",

@@ -6,7 +6,8 @@
 struct tally {
     uint64_t ready, ready_bytes, payload, held, writing, writing_bytes, retired, retired_bytes;
     uint64_t cells, writers;
-    uint64_t *used; /* a bit for every cell of tails, from the first that a header names on */
+    uint64_t share[EVICT_SHARES + 1]; /* READY bytes; the last: of no share */
+    uint64_t *used;                   /* a bit for every cell of tails, from the first that a header names on */
 };
 
 /* The cells that a header names are nobody else's. */
@@ -68,6 +69,7 @@ static const char *check_slot(const struct node *n, uint32_t slot, struct tally 
     case SLOT_READY:
         t->ready++;
         t->ready_bytes += bytes;
+        t->share[(share_of_slot(n, slot) + EVICT_SHARES) % (EVICT_SHARES + 1)] += bytes;
         t->payload += h->size;
         t->held += slot_held(n, slot);
         return check_ready(n, slot);
@@ -128,6 +130,11 @@ static const char *check_sums(const struct node *n, const struct tally *t, uint6
     if (t->ready != n->objects || t->ready_bytes != n->sealed_bytes || t->payload != n->object_bytes ||
         t->held != n->held) {
         return "counted objects are not the READY slots";
+    }
+    for (uint32_t i = 0; i < n->n_shares; i++) {
+        if (t->share[i] != n->share[i].bytes || n->share[i].evicting > n->share[i].bytes) {
+            return "the bytes of a namespace's share are not those of its READY slots";
+        }
     }
     if (t->writing != drafts || t->writing != n->drafts + n->grants || t->writing_bytes != n->draft_bytes) {
         return "counted drafts are not the WRITING slots";

@@ -74,6 +74,7 @@ static bool start_victims(struct node *n, uint32_t pages, uint64_t goal)
 {
     uint32_t list[EVICT_MAX], count = EVICT_MAX;
     n->n_scan = 0;
+    n->scan_guarded = shares_guard(n);
     for (uint32_t look = 0; look < LOOKS_MAX && n->n_scan == 0 && count == EVICT_MAX; look++) {
         count = n->policy->victims(n->evict, pages, list, EVICT_MAX);
         for (uint32_t i = 0; i < count; i++) {
@@ -124,6 +125,7 @@ static bool evict_slot(struct node *n, struct effect *e, uint32_t slot)
     batch_delete(n->open->batch, key);
     mark_busy(n, slot);
     n->evicting += slot_bytes(n, slot);
+    share_evicting(n, slot, true);
     n->evicting_slots++;
     return true;
 }
@@ -139,7 +141,9 @@ static void victims_scanned(struct node *n, const uint64_t *pinned)
         uint32_t slot = n->scan_slots[i];
         /* Above the watermark with everything else in use, what was acknowledged last still stays for a moment. */
         bool newest = n->scan_pages == 0 && header_of(n, slot)->version == n->published;
-        if (!evictable(n, slot)) {
+        bool kept =
+            share_guarded(n, slot) && !(n->scan_guarded >> share_of_slot(n, slot) & 1); /* it comes to its share */
+        if (!evictable(n, slot) || kept) {
             continue;
         }
         if (newest || scan_bit(pinned, i)) {
@@ -186,13 +190,14 @@ void evict_copy(struct node *n, struct key_ref key, uint64_t counter, uint64_t r
 
 /* ---- windows ---- */
 
-/* Takes a window for the scan if nothing in it but pins can stand in the way. */
-static bool take_window(struct node *n, const struct slabs_window *w, uint32_t *passed)
+/* Takes a window for the scan if nothing in it but pins can stand in the way. guard: nor objects within a share. */
+static bool take_window(struct node *n, const struct slabs_window *w, bool guard, uint32_t *passed)
 {
     uint32_t first = n->n_scan;
     uint64_t cursor = 0;
     for (uint32_t slot; (slot = slabs_window_next(n->slabs, w, &cursor)) != SLOT_NONE; ++*passed) {
-        if (!evictable(n, slot) || n->n_scan >= WINDOW_SLOTS || !scan_take(n, slot)) {
+        bool blocks = !evictable(n, slot) || (guard && share_guarded(n, slot));
+        if (blocks || n->n_scan >= WINDOW_SLOTS || !scan_take(n, slot)) {
             n->n_scan = first;
             return false;
         }
@@ -214,6 +219,7 @@ static bool seen_window(const struct node *n, const struct slabs_window *w)
 static bool start_windows(struct node *n, uint32_t pages)
 {
     uint32_t list[EVICT_MAX], passed = 0;
+    shares_guard(n);
     uint32_t count = n->policy->victims(n->evict, 0, list, EVICT_MAX);
     n->n_scan = n->n_tries = 0;
     n->scan_pages = pages;
@@ -221,7 +227,7 @@ static bool start_windows(struct node *n, uint32_t pages)
         struct slabs_window w;
         for (uint32_t shift = 0; shift < 4 && n->n_tries < WINDOW_TRIES && passed < SWEEP_SLOTS; shift++) {
             if (slabs_window(n->slabs, list[i], pages, shift, &w) && !seen_window(n, &w)) {
-                take_window(n, &w, &passed);
+                take_window(n, &w, true, &passed);
             }
         }
     }
@@ -251,7 +257,7 @@ static bool step_sweep(struct node *n, uint32_t pages)
         passed++;
         if (slabs_window(n->slabs, slot, pages, 0, &w) && w.unit != n->sweep_last && !seen_window(n, &w)) {
             n->sweep_last = w.unit;
-            take_window(n, &w, &passed);
+            take_window(n, &w, false, &passed);
         }
     }
     n->sweeping = slot != SLOT_NONE;
@@ -337,6 +343,7 @@ void evict_scanned(struct node *n, const uint64_t *pinned)
 static bool others_are_older(struct node *n, uint32_t pages)
 {
     uint32_t mine, oldest;
+    shares_guard(n);
     if (n->policy->victims(n->evict, pages, &mine, 1) == 0) {
         return true;
     }

@@ -56,6 +56,7 @@ struct session {
     struct session *chain;
     uint32_t index; /* in node.session */
     bool attached, writable, dead, refused;
+    uint8_t place;       /* its last request's */
     uint32_t connection; /* counts attaches: an answer goes to the connection that asked, or to nobody */
     int64_t quarantine_end;
     struct session_row row;
@@ -268,7 +269,10 @@ struct node {
 
     struct waiter *waiters, **waiters_end;
     uint32_t n_waiters;
-    uint64_t evicting; /* bytes of uncommitted evictions */
+    struct node_share share[EVICT_SHARES];
+    uint32_t n_shares;
+    uint64_t scan_guarded; /* shares that were guarded when the candidates of the scan were chosen */
+    uint64_t evicting;     /* bytes of uncommitted evictions */
     uint32_t evicting_slots;
     bool window_closed;
     struct slabs_window window;       /* being emptied */
@@ -344,6 +348,7 @@ uint64_t slot_sums_checksum(const struct node *n, uint32_t slot);
 /* Any state but READY in the policy -> FREE with the next generation, cells and pages given back. */
 void slot_release(struct node *n, uint32_t slot);
 void slot_retire(struct node *n, uint32_t slot);
+uint64_t past_peek(struct node *n, struct key_ref key); /* node_past.c: what the policy knows of a key that went */
 uint64_t slot_key_tag(void *node, uint32_t slot);
 /* READY: counted and in the policy; key, pages and request of the hint are filled in here. */
 void slot_insert(struct node *n, uint32_t slot, struct evict_hint hint);
@@ -439,7 +444,7 @@ void unpublish(struct node *n, const struct member *m); /* a removed or evicted 
 void node_whatif_used(struct node *n, const struct node_event *ev);                                /* TOUCH */
 void node_whatif_sealed(struct node *n, uint64_t session, const struct member *m, uint32_t count); /* READY now */
 void node_whatif_recovered(struct node *n, uint32_t slot, uint64_t parent, uint8_t priority);
-void node_whatif_gone(struct node *n, uint32_t slot); /* removed, and not evicted */
+void node_whatif_gone(struct node *n, const struct effect *e, const struct member *m); /* passes evicted ones over */
 
 /* node_seal.c */
 void request_put(struct node *n, struct session *s, const struct msg_head *m, int64_t taken);
@@ -463,6 +468,16 @@ void session_mark_applied(struct node *n, struct session *s, uint64_t id);
 bool applied_before(struct node *n, const struct session *s, const struct msg_head *m);
 bool names_known(const struct node *n, uint32_t ns);
 bool names_replaceable(const struct node *n, uint32_t ns);
+uint32_t names_id(const struct node *n, const char *name); /* that it has, or would get */
+
+/* ---- shares (node_share.c) ---- */
+
+void shares_configure(struct node *n); /* once the names are known, before the first object is */
+uint8_t share_of_slot(const struct node *n, uint32_t slot);
+void share_count(struct node *n, uint32_t slot, bool more); /* READY; no longer */
+void share_evicting(struct node *n, uint32_t slot, bool begin);
+bool share_guarded(const struct node *n, uint32_t slot);
+uint64_t shares_guard(struct node *n); /* tells the policy which are guarded: before it is asked for victims */
 bool names_add(struct node *n, const char *name, uint32_t id, uint32_t flags);
 int names_configure(struct node *n);
 

@@ -118,6 +118,9 @@ static void grant(struct node *n, const struct lease_event *ev, struct key_ref k
         return;
     }
     describe(n, l, ttl, out);
+    /* Now and not at the release, which tells of uses a second or more later: by then it may have been evicted for
+     * being old, or look younger than what was used after it. */
+    n->policy->touch(n->evict, &slot, 1, n->request);
     n->counters[NODE_LEASES]++;
 }
 
@@ -188,7 +191,7 @@ static void release(struct node *n, const struct lease_event *ev)
             continue;
         }
         uint32_t uses = ev->ref[i].uses, slot = l->slot;
-        for (uint32_t k = 0; k < uses && k < LEASE_TOUCHES; k++) {
+        for (uint32_t k = 1; k < uses && k < LEASE_TOUCHES; k++) {
             n->policy->touch(n->evict, &slot, 1, n->request);
         }
         n->counters[NODE_LEASE_USES] += uses;

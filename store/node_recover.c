@@ -479,6 +479,7 @@ int recover(struct node *n)
 {
     struct recovery rec = {.n = n};
     int e = n->c.index->namespaces(n->c.ix, each_name, n);
+    shares_configure(n);
     n->counter = n->c.index->meta(n->c.ix, META_COUNTER);
     e = e < 0 ? e : tombs_recover(n);
     e = e < 0 ? e : purges_recover(n);

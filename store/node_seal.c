@@ -162,7 +162,7 @@ static void answer_kept(struct node *n, struct session *s, struct effect *e)
 {
     uint32_t count = e->n, first = e->first;
     struct effect done = *e;
-    uint32_t pages = slabs_slot_pages(n->slabs, n->open->members[first].slot);
+    uint32_t pages = slabs_pages_for(n->slabs, header_of(n, n->open->members[first].slot)->size);
     for (uint32_t i = 0; i < count; i++) {
         draft_abort(n, s, n->open->members[first + i].slot);
         n->counters[NODE_KEPT]++;

@@ -168,6 +168,7 @@ static void policy_insert(struct node *n, uint32_t slot, struct evict_hint hint)
     hint.key = slot_key_tag(n, slot);
     hint.request = n->request;
     hint.pages = slabs_slot_pages(n->slabs, slot);
+    hint.share = share_of_slot(n, slot);
     n->policy->insert(n->evict, slot, &hint);
 }
 
@@ -179,6 +180,9 @@ void slot_insert(struct node *n, uint32_t slot, struct evict_hint hint)
     n->sealed_bytes += slot_bytes(n, slot);
     n->object_bytes += h->size;
     n->held += slot_held(n, slot);
+    share_count(n, slot, true);
+    slabs_saw(n->slabs, h->size);
+    slabs_learn(n->slabs, !n->waiters); /* who waits for room waits for a slot of a class */
 }
 
 void slot_return(struct node *n, uint32_t slot)
@@ -211,6 +215,7 @@ void slot_uncount(struct node *n, uint32_t slot)
     n->sealed_bytes -= slot_bytes(n, slot);
     n->object_bytes -= h->size;
     n->held -= slot_held(n, slot);
+    share_count(n, slot, false);
 }
 
 bool token_valid(const struct node *n, const struct session *s, const struct msg_token *t)

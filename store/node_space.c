@@ -17,11 +17,19 @@ static bool over_quota(const struct node *n, const struct session *s, uint32_t p
     return s->draft_bytes && s->draft_bytes + (uint64_t)pages * PAGE_BYTES > n->c.draft_quota;
 }
 
+/* A slot as near to who asks as there is room. */
+static uint32_t take_slot(struct node *n, const struct session *s, uint32_t pages)
+{
+    bool near = s->place > 0 && s->place <= n->c.n_places;
+    slabs_prefer(n->slabs, near ? n->c.places[s->place - 1] : (struct slabs_place){0, 0});
+    return slabs_alloc(n->slabs, pages, NULL);
+}
+
 uint32_t grant_some(struct node *n, struct session *s, uint32_t pages, uint32_t count, struct msg_token *out)
 {
     uint32_t got = 0;
     while (got < count && !over_quota(n, s, pages) && !n->waiters) { /* who waits for room comes first */
-        uint32_t slot = slabs_alloc(n->slabs, pages, NULL);
+        uint32_t slot = take_slot(n, s, pages);
         if (slot == SLOT_NONE) {
             break;
         }
@@ -163,7 +171,7 @@ static void want_room(struct node *n, struct session *s, const struct msg_head *
         refuse_quota(n, s, m, pages);
         return;
     }
-    uint32_t slot = n->waiters ? SLOT_NONE : slabs_alloc(n->slabs, pages, NULL);
+    uint32_t slot = n->waiters ? SLOT_NONE : take_slot(n, s, pages);
     if (slot == SLOT_NONE) {
         wait_for_room(n, s, m, pages, taken);
     } else {
@@ -225,7 +233,7 @@ static bool waiter_step(struct node *n, struct waiter *w)
         refuse_quota(n, s, w->message, w->pages);
         return true;
     }
-    uint32_t slot = slabs_alloc(n->slabs, w->pages, NULL);
+    uint32_t slot = take_slot(n, s, w->pages);
     if (slot != SLOT_NONE) {
         serve(n, s, w->message, w->pages, slot, w->taken);
         return true;

@@ -62,6 +62,8 @@ const char *const node_counter_names[NODE_COUNTERS] = {
     [NODE_COPY_BYTES] = "copy_bytes",
     [NODE_PURGES] = "purges",
     [NODE_PURGED] = "purged",
+    [NODE_PASTS_TOLD] = "pasts_told",
+    [NODE_PASTS_NOTED] = "pasts_noted",
 };
 
 const char *const node_phase_names[PHASES] = {"queue", "space", "decide", "batch", "commit", "publish", "total"};
@@ -100,6 +102,11 @@ void node_status(const struct node *n, struct node_status *out)
     out->remembered = n->fates.count;
     out->remembered_max = FATES_MAX;
     out->remembered_bytes = FATES_MAX * sizeof(struct fate);
+}
+
+uint32_t node_classes(const struct node *n, struct slabs_class *out, uint32_t max)
+{
+    return slabs_classes(n->slabs, out, max);
 }
 
 uint64_t node_holds_lost(const struct node *n)

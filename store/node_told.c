@@ -69,6 +69,7 @@ void tell_gone(struct node *n, const struct effect *e, const struct member *m)
         struct node_publication *p = tell(n, m[i].old);
         if (p && (e->kind == EFFECT_EVICT || (e->kind == EFFECT_PURGE && !m[i].tomb))) {
             p->kind = PUBLISH_GONE;
+            p->past = e->kind == EFFECT_EVICT ? past_peek(n, p->key) : 0;
             p->fresh = false;
         } else if (p) {
             p->kind = PUBLISH_REMOVED;

@@ -82,9 +82,13 @@ void node_whatif_recovered(struct node *n, uint32_t slot, uint64_t parent, uint8
     whatif_found(n->whatif, &o);
 }
 
-void node_whatif_gone(struct node *n, uint32_t slot)
+/* Their slots are still what they were. */
+void node_whatif_gone(struct node *n, const struct effect *e, const struct member *m)
 {
-    whatif_remove(n->whatif, tag_of(slot_key_tag(n, slot), header_of(n, slot)->ns));
+    bool evicted = e->kind == EFFECT_EVICT && e->need != NEED_NONE;
+    for (uint32_t i = 0; i < e->n && !evicted; i++) {
+        whatif_remove(n->whatif, tag_of(slot_key_tag(n, m[i].old), header_of(n, m[i].old)->ns));
+    }
 }
 
 void node_whatif(struct node *n, bool settle, struct whatif_report *out)

@@ -159,7 +159,7 @@ static void answer_seal(struct node *n, const struct effect *e, const struct mem
     if (e->head.op == MSG_PUT) {
         struct msg_token grants[4];
         struct session *s = session_find(n, e->session);
-        uint32_t pages = slabs_slot_pages(n->slabs, m->slot);
+        uint32_t pages = slabs_pages_for(n->slabs, header_of(n, m->slot)->size);
         uint32_t got = s && !n->silent ? grant_some(n, s, pages, e->want, grants) : 0;
         struct msg_reply *r = reply_add(n, e->session, &e->head, 0, got * (uint32_t)sizeof *grants);
         if (r) {
@@ -213,7 +213,7 @@ static void complete(struct node *n, const struct effect *e, const struct member
         break;
     case EFFECT_REMOVE:
         tell_gone(n, e, m);
-        node_whatif_gone(n, m->old);
+        node_whatif_gone(n, e, m);
         unpublish(n, m);
         if (e->tomb) {
             tomb_keep(n, e->tomb);
@@ -224,17 +224,16 @@ static void complete(struct node *n, const struct effect *e, const struct member
         break;
     case EFFECT_EVICT:
         tell_gone(n, e, m);
+        node_whatif_gone(n, e, m);
         for (uint32_t i = 0; i < e->n; i++) {
             fate_add(n, m[i].hash,
                      (struct fate){.kind = e->need ? FATE_EVICTED : FATE_OUTDATED,
                                    .need = (uint8_t)e->need,
                                    .counter = header_of(n, m[i].old)->version});
             n->evicting -= slot_bytes(n, m[i].old);
+            share_evicting(n, m[i].old, false);
             n->counters[NODE_EVICTED]++;
             n->counters[NODE_EVICTED_BYTES] += slot_bytes(n, m[i].old);
-            if (!e->need) {
-                node_whatif_gone(n, m[i].old);
-            }
             unpublish(n, &m[i]);
         }
         n->evicting_slots -= e->n;

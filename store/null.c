@@ -5,9 +5,9 @@
 #include <stdio.h>
 
 static int null_reserve(struct mem_pool *p, const char *path, uint64_t bytes, enum mem_lock lock, unsigned threads,
-                        const struct mem_progress *progress, char *why, size_t why_size)
+                        struct numa_plan *numa, const struct mem_progress *progress, char *why, size_t why_size)
 {
-    (void)p, (void)bytes, (void)lock, (void)threads, (void)progress;
+    (void)p, (void)bytes, (void)lock, (void)threads, (void)numa, (void)progress;
     snprintf(why, why_size, "no kind of memory was chosen for '%s'", path);
     return -EOPNOTSUPP;
 }

@@ -3,6 +3,7 @@
 
 #include "store/layout.h"
 #include "store/map.h"
+#include "store/numa.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -19,12 +20,20 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
+struct stretch {
+    _Atomic uint64_t next; /* first byte that nobody took */
+    uint64_t to;
+};
+
 struct work {
     uint8_t *base;
     int fd; /* -1: allocated already */
     uint64_t bytes;
     const struct mem_progress *progress;
-    _Atomic uint64_t next; /* first byte that nobody took */
+    struct numa_plan *numa; /* NULL, or its parts are the stretches */
+    struct stretch stretch[NUMA_PARTS];
+    unsigned stretches;
+    _Atomic unsigned begun; /* workers: each begins with a stretch of its own */
     _Atomic uint64_t done;
     _Atomic bool small; /* no huge page could be had: looking for one each time is slow */
     _Atomic int error;  /* the first */
@@ -60,33 +69,39 @@ static void take_huge(struct work *w, uint64_t at, uint64_t to)
             w->small = true;
 }
 
-static int populate_pages(uint8_t *at, uint64_t n)
+/* Without fallocate first where the kernel populates: that holds the file's lock, and threads would go one by one. It
+ * says what a fault can't: that the file system is full. */
+static int populate_pages(const struct work *w, uint64_t at, uint64_t n)
 {
-    while (madvise(at, n, MADV_POPULATE_WRITE) != 0) {
-        if (errno == EINVAL)
-            return touch(at, n);
-        if (errno != EINTR && errno != EAGAIN)
-            return -errno;
+    bool allocated = w->fd < 0;
+    while (madvise(w->base + at, n, MADV_POPULATE_WRITE) != 0) {
+        int e = errno;
+        if (e == EINTR || e == EAGAIN)
+            continue;
+        int full = !allocated && (e == EINVAL || e == EFAULT) ? allocate(w, at, n) : 0;
+        if (full != 0)
+            return full;
+        if (e == EINVAL)
+            return touch(w->base + at, n);
+        if (allocated || e != EFAULT)
+            return -e;
+        allocated = true;
     }
     return 0;
 }
 
 static int populate_chunk(struct work *w, uint64_t at, uint64_t n)
 {
-    if (w->fd >= 0) {
+    if (w->fd >= 0)
         take_huge(w, at, at + n);
-        int e = allocate(w, at, n);
-        if (e != 0)
-            return e;
-    }
-    return populate_pages(w->base + at, n);
+    return populate_pages(w, at, n);
 }
 
-static void take_chunks(struct work *w)
+static void take_chunks(struct work *w, struct stretch *s)
 {
     uint64_t at;
-    while (w->error == 0 && (at = atomic_fetch_add(&w->next, CHUNK)) < w->bytes) {
-        uint64_t n = w->bytes - at < CHUNK ? w->bytes - at : CHUNK;
+    while (w->error == 0 && (at = atomic_fetch_add(&s->next, CHUNK)) < s->to) {
+        uint64_t n = s->to - at < CHUNK ? s->to - at : CHUNK;
         int none = 0, e = mem_stopped(w->progress) ? -ECANCELED : populate_chunk(w, at, n);
         if (e != 0)
             atomic_compare_exchange_strong(&w->error, &none, e);
@@ -94,10 +109,21 @@ static void take_chunks(struct work *w)
     }
 }
 
+/* Zeroing pages from another node costs more than waiting for a CPU of theirs: a thread moves to where they are. */
 static void *worker(void *arg)
 {
     struct work *w = arg;
-    take_chunks(w);
+    unsigned first = atomic_fetch_add(&w->begun, 1);
+    cpu_set_t allowed;
+    bool known = w->numa != NULL && sched_getaffinity(0, sizeof allowed, &allowed) == 0;
+    for (unsigned i = 0; i < w->stretches; i++) {
+        unsigned at = (first + i) % w->stretches;
+        if (w->stretch[at].next >= w->stretch[at].to)
+            continue;
+        if (known)
+            numa_run_on(w->numa, at, &allowed);
+        take_chunks(w, &w->stretch[at]);
+    }
     pthread_mutex_lock(&w->lock);
     w->working--;
     pthread_cond_signal(&w->idle);
@@ -126,9 +152,30 @@ static void wait_and_report(struct work *w, const struct mem_progress *progress)
     pthread_mutex_unlock(&w->lock);
 }
 
+static void cut(struct work *w, struct numa_plan *numa)
+{
+    w->stretches = 1;
+    w->stretch[0].to = w->bytes;
+    if (numa == NULL || numa->n == 0)
+        return;
+    w->numa = numa;
+    w->stretches = numa->n;
+    for (unsigned i = 0; i < numa->n; i++) {
+        w->stretch[i].next = numa->part[i].from;
+        w->stretch[i].to = numa->part[i].to;
+    }
+}
+
 int populate(void *base, int fd, uint64_t bytes, unsigned threads, const struct mem_progress *progress)
 {
+    return populate_on(NULL, base, fd, bytes, threads, progress);
+}
+
+int populate_on(struct numa_plan *numa, void *base, int fd, uint64_t bytes, unsigned threads,
+                const struct mem_progress *progress)
+{
     struct work w = {.base = base, .fd = fd, .bytes = bytes, .progress = progress};
+    cut(&w, numa);
     pthread_t id[THREADS_MAX];
     unsigned started = 0;
     pthread_mutex_init(&w.lock, NULL);
@@ -148,8 +195,8 @@ int populate(void *base, int fd, uint64_t bytes, unsigned threads, const struct 
             break;
         }
     }
-    if (started == 0)
-        take_chunks(&w);
+    for (unsigned i = 0; started == 0 && i < w.stretches; i++)
+        take_chunks(&w, &w.stretch[i]);
     wait_and_report(&w, progress);
     for (unsigned i = 0; i < started; i++)
         pthread_join(id[i], NULL);

@@ -1,116 +1,20 @@
-/* slab.c: classes, slots, and the slabs and runs that they are cut from.
+/* slab.c: slots, and the slabs and runs that they are cut from.
  *
  * A put and a free touch the slab's entry, one word of the free-slot bits and, where a slab fills or opens, one word of
  * its class's list. Everything is found lowest address first, so that what is in use gathers at one end.
  */
 #include "store/slab_private.h"
 
-#include "store/amount.h"
 #include "store/slot.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
-
-/* Cut of a class: the smallest slab that it fills to 98 %, else the smallest of those that it fills best. */
-static void class_cut(struct slab_class *c, uint32_t slab_units_max)
-{
-    c->units = c->slots = 0;
-    for (uint32_t units = 1; units <= slab_units_max; units *= 2) {
-        uint32_t slots = units * UNIT_PAGES / c->pages;
-        if ((uint64_t)slots * c->units > (uint64_t)c->slots * units || c->units == 0) {
-            c->units = units;
-            c->slots = slots;
-        }
-        if ((uint64_t)slots * c->pages * 100 >= (uint64_t)units * UNIT_PAGES * 98)
-            return;
-    }
-}
-
-static uint32_t run_pages(uint32_t pages)
-{
-    return (pages + UNIT_PAGES - 1) / UNIT_PAGES * UNIT_PAGES;
-}
-
-/* Whether a slot of c costs less pool than `pages` pages do. */
-static bool class_beats(const struct slab_class *c, uint64_t pages)
-{
-    return c->slots > 0 && (uint64_t)c->units * UNIT_PAGES < pages * c->slots;
-}
-
-static int compare_pages(const void *a, const void *b)
-{
-    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-    return (x > y) - (x < y);
-}
-
-/* 1, 2 and 3 pages, and 4, 5, 6 and 7 times a power of two: a quarter of a power of two apart. */
-static bool fixed_size(uint32_t pages)
-{
-    while (pages > 7 && pages % 2 == 0)
-        pages /= 2;
-    return pages <= 7;
-}
-
-/* Slot sizes that may become classes, sorted; returns how many. */
-static uint32_t class_candidates(const struct slabs_config *config, uint32_t max_pages, uint32_t *pages)
-{
-    uint32_t n = 0;
-    for (uint64_t base = 4; base <= 4 * (uint64_t)max_pages; base *= 2) {
-        for (uint64_t quarter = 4; quarter < 8; quarter++)
-            pages[n++] = (uint32_t)((base * quarter / 4 + 3) / 4);
-    }
-    for (uint32_t i = 0; i < config->n_classes; i++)
-        pages[n++] = config->classes[i];
-    qsort(pages, n, sizeof *pages, compare_pages);
-    return n;
-}
-
-/* A class is made only where its slots cost less pool than a larger class's or a run of units: every other size would
- * hold slabs that others could not share, for nothing. */
-static int classes_create(struct slabs *s)
-{
-    uint32_t max_pages = s->slab_units_max * UNIT_PAGES;
-    uint32_t *pages = calloc(96 + (size_t)s->config.n_classes, sizeof *pages);
-    struct slab_class *kept = calloc(96 + (size_t)s->config.n_classes, sizeof *kept);
-    s->class_for_n = max_pages + 1;
-    s->class_for = calloc(s->class_for_n, sizeof *s->class_for);
-    int e = pages == NULL || kept == NULL || s->class_for == NULL ? -ENOMEM : 0;
-    uint32_t n = e == 0 ? class_candidates(&s->config, max_pages, pages) : 0;
-    uint32_t first = n;
-    for (uint32_t i = n; i-- > 0;) {
-        struct slab_class c = {.pages = pages[i]};
-        if (c.pages > max_pages)
-            continue;
-        class_cut(&c, s->slab_units_max);
-        bool dearer = first < n && (uint64_t)c.units * kept[first].slots >= (uint64_t)kept[first].units * c.slots;
-        if (class_beats(&c, run_pages(c.pages)) && !dearer)
-            kept[--first] = c;
-    }
-    s->classes = calloc((size_t)(n - first) + 1, sizeof *s->classes);
-    if (s->classes == NULL)
-        e = -ENOMEM;
-    for (uint32_t i = first; i < n && e == 0; i++) {
-        s->classes[s->n_classes] = kept[i];
-        e = bits_create(&s->classes[s->n_classes].open, s->n_units);
-        s->n_classes += e == 0;
-    }
-    for (uint32_t p = 1, c = 0; p < s->class_for_n && e == 0; p++) {
-        while (c < s->n_classes && s->classes[c].pages < p)
-            c++;
-        bool slab = c < s->n_classes && class_beats(&s->classes[c], run_pages(p));
-        s->class_for[p] = slab ? (uint16_t)c : CLASS_NONE;
-    }
-    free(kept);
-    free(pages);
-    return e;
-}
 
 static int config_check(const struct slabs_config *c)
 {
     if (c->pool_bytes == 0 || c->pool_bytes % UNIT_BYTES != 0 || c->mr_bytes == 0 || c->mr_bytes % UNIT_BYTES != 0)
         return -EINVAL;
-    if (c->pool_bytes / PAGE_BYTES > UINT32_MAX || c->max_headers >= SLOT_NONE || c->n_classes > 4096)
+    if (c->pool_bytes / PAGE_BYTES > UINT32_MAX || c->max_headers >= SLOT_NONE || c->n_classes > CONFIGURED_MAX)
         return -EINVAL;
     for (uint32_t i = 0; i < c->n_classes; i++) {
         if (c->classes[i] == 0)
@@ -138,6 +42,8 @@ int slabs_create(struct slabs **out, const struct slabs_config *config)
     uint32_t mr_units = least(mr, s->n_units);
     s->run_units_max = least(mr_units, OBJECT_MAX / UNIT_BYTES);
     uint32_t share = least(s->n_units / 16, mr_units);
+    s->seen_enough = (uint64_t)s->n_units * UNIT_PAGES / 16;
+    s->seen_enough = s->seen_enough > UNIT_PAGES ? s->seen_enough : UNIT_PAGES;
     for (s->slab_units_max = 1; s->slab_units_max * 2 <= least(share, SLAB_UNITS_MAX);)
         s->slab_units_max *= 2;
 
@@ -145,7 +51,7 @@ int slabs_create(struct slabs **out, const struct slabs_config *config)
     s->head = malloc(s->n_units * sizeof *s->head);
     s->closed = calloc(s->n_units, sizeof *s->closed);
     e = s->slab == NULL || s->head == NULL || s->closed == NULL ? -ENOMEM : 0;
-    e = e != 0 ? e : classes_create(s);
+    e = e != 0 ? e : slab_classes_create(s);
     e = e != 0 ? e : units_create(&s->units, s->n_units, mr_units);
     e = e != 0 ? e : extents_create(&s->headers, config->max_headers, s->n_units + 1);
     e = e != 0 ? e : bits_create(&s->free_slots, config->max_headers);
@@ -168,10 +74,7 @@ void slabs_destroy(struct slabs *s)
     bits_destroy(&s->free_slots);
     extents_destroy(s->headers);
     units_destroy(&s->units);
-    for (uint32_t i = 0; i < s->n_classes; i++)
-        bits_destroy(&s->classes[i].open);
-    free(s->class_for);
-    free(s->classes);
+    slab_classes_destroy(s);
     free(s->closed);
     free(s->head);
     free(s->slab);
@@ -185,34 +88,7 @@ uint32_t slabs_pages_for(const struct slabs *s, uint64_t bytes)
         return s->classes[s->class_for[pages]].pages;
     if (pages > (uint64_t)s->run_units_max * UNIT_PAGES)
         return 0;
-    return run_pages((uint32_t)pages);
-}
-
-/* Class of exactly these pages. No class is a whole number of units: a run would not cost more. */
-static uint32_t class_of(const struct slabs *s, uint32_t pages)
-{
-    uint32_t c = pages < s->class_for_n && pages > 0 ? s->class_for[pages] : CLASS_NONE;
-    return c != CLASS_NONE && s->classes[c].pages == pages ? c : CLASS_NONE;
-}
-
-bool slabs_class_unused(const struct slabs *s, uint32_t pages, char *why, size_t why_size)
-{
-    struct slab_class c = {.pages = pages};
-    char size[AMOUNT_SIZE];
-    if (class_of(s, pages) != CLASS_NONE && !fixed_size(pages))
-        return false;
-    class_cut(&c, s->slab_units_max);
-    if (class_of(s, pages) != CLASS_NONE)
-        snprintf(why, why_size, "slots of this size are there without it");
-    else if (pages >= s->class_for_n)
-        snprintf(why, why_size, "a slab of this pool has at most %s: such objects take whole 2 MiB units",
-                 amount((uint64_t)s->slab_units_max * UNIT_BYTES, size));
-    else if (!class_beats(&c, run_pages(pages)))
-        snprintf(why, why_size, "whole 2 MiB units cost no more of the pool");
-    else
-        snprintf(why, why_size, "slots of %s cost no more of the pool",
-                 amount(slabs_pages_for(s, (uint64_t)pages * PAGE_BYTES) * (uint64_t)PAGE_BYTES, size));
-    return true;
+    return slab_run_pages((uint32_t)pages);
 }
 
 static bool is_run(const struct slabs *s, uint32_t pages)
@@ -222,7 +98,7 @@ static bool is_run(const struct slabs *s, uint32_t pages)
 
 uint32_t slabs_units_for(const struct slabs *s, uint32_t pages)
 {
-    uint32_t c = class_of(s, pages);
+    uint32_t c = slab_class_of(s, pages);
     if (c != CLASS_NONE)
         return s->classes[c].units;
     return is_run(s, pages) ? pages / UNIT_PAGES : 0;
@@ -348,14 +224,14 @@ static uint32_t slot_take(struct slabs *s, uint32_t unit)
     return slot;
 }
 
-static uint32_t slab_alloc(struct slabs *s, uint32_t class, int *why)
+static uint32_t slab_alloc(struct slabs *s, uint32_t class, struct slabs_place in, int *why)
 {
     struct slab_class *c = &s->classes[class];
-    uint64_t open = bits_next(&c->open, 0);
-    if (open != BITS_NONE)
+    uint64_t open = bits_next(&c->open, in.unit);
+    if (open < (uint64_t)in.unit + in.units)
         return slot_take(s, (uint32_t)open);
 
-    uint32_t unit = units_find_block(&s->units, (unsigned)__builtin_ctz(c->units));
+    uint32_t unit = units_find_block(&s->units, (unsigned)__builtin_ctz(c->units), in.unit, in.unit + in.units);
     if (unit == UNITS_NONE)
         return SLOT_NONE;
     struct slab slab = {
@@ -373,13 +249,13 @@ static uint32_t slab_alloc(struct slabs *s, uint32_t class, int *why)
 }
 
 /* A run whose length is a power of two takes a buddy where there is one, so that it breaks no larger block. */
-static uint32_t run_alloc(struct slabs *s, uint32_t units, int *why)
+static uint32_t run_alloc(struct slabs *s, uint32_t units, struct slabs_place in, int *why)
 {
-    uint32_t unit = UNITS_NONE;
+    uint32_t unit = UNITS_NONE, end = in.unit + in.units;
     if ((units & (units - 1)) == 0 && units <= SLAB_UNITS_MAX)
-        unit = units_find_block(&s->units, (unsigned)__builtin_ctz(units));
+        unit = units_find_block(&s->units, (unsigned)__builtin_ctz(units), in.unit, end);
     if (unit == UNITS_NONE && units > 1)
-        unit = units_find_run(&s->units, units);
+        unit = units_find_run(&s->units, units, in.unit, end);
     if (unit == UNITS_NONE)
         return SLOT_NONE;
     struct slab run = {
@@ -393,15 +269,30 @@ static uint32_t run_alloc(struct slabs *s, uint32_t units, int *why)
     return *why == 0 ? slot_take(s, unit) : SLOT_NONE;
 }
 
+static uint32_t alloc_in(struct slabs *s, uint32_t pages, struct slabs_place in, int *why)
+{
+    uint32_t class = slab_class_of(s, pages);
+    if (class != CLASS_NONE)
+        return slab_alloc(s, class, in, why);
+    return is_run(s, pages) ? run_alloc(s, pages / UNIT_PAGES, in, why) : SLOT_NONE;
+}
+
+void slabs_prefer(struct slabs *s, struct slabs_place place)
+{
+    bool inside = place.unit < s->n_units && place.units <= s->n_units - place.unit;
+    s->preferred = inside ? place : (struct slabs_place){0, 0};
+}
+
 uint32_t slabs_alloc(struct slabs *s, uint32_t pages, int *why)
 {
     int cause = 0;
     uint32_t slot = SLOT_NONE;
-    uint32_t class = class_of(s, pages);
-    if (class != CLASS_NONE)
-        slot = slab_alloc(s, class, &cause);
-    else if (is_run(s, pages))
-        slot = run_alloc(s, pages / UNIT_PAGES, &cause);
+    if (s->preferred.units > 0)
+        slot = alloc_in(s, pages, s->preferred, &cause);
+    if (slot == SLOT_NONE && cause == 0) {
+        slot = alloc_in(s, pages, (struct slabs_place){0, s->n_units}, &cause);
+        s->spilled += slot != SLOT_NONE && s->preferred.units > 0;
+    }
     if (slot == SLOT_NONE && why != NULL)
         *why = cause;
     return slot;
@@ -440,11 +331,13 @@ bool slabs_is_slot(const struct slabs *s, uint32_t slot)
 /* The largest object that a free slot of an open slab holds, in pages: a class's size, its waste included. */
 static uint64_t largest_open(const struct slabs *s)
 {
-    for (uint32_t c = s->n_classes; c-- > 0;) {
-        if (bits_next(&s->classes[c].open, 0) != BITS_NONE)
-            return s->classes[c].pages;
+    uint64_t largest = 0;
+    for (uint32_t c = 0; c < s->n_classes; c++) {
+        const struct slab_class *class = &s->classes[c];
+        if (class->pages > largest && bits_next(&class->open, 0) != BITS_NONE)
+            largest = class->pages;
     }
-    return 0;
+    return largest;
 }
 
 void slabs_usage(const struct slabs *s, struct slabs_usage *out)
@@ -459,5 +352,6 @@ void slabs_usage(const struct slabs *s, struct slabs_usage *out)
         .slabs = s->n_slabs,
         .runs = s->n_runs,
         .headers_used = s->headers_high,
+        .spilled = s->spilled,
     };
 }

@@ -8,12 +8,18 @@
  * large enough, lowest first among equals; headers keep their generations. A slab without a used slot loses its class
  * at once.
  *
+ * Classes are fixed sizes (4 KiB x {1, 1.25, 1.5, 1.75} x 2^k), configured ones, and at most 16 learned from the sizes
+ * that objects have (slab_learn.c). The directory does not say which class a slab is of, only its slot size: after a
+ * restart a learned class comes back when its size has been seen again, of the objects that are there first of all, and
+ * takes the slabs of its size.
+ *
  * Invariants (slabs_check proves them):
  *   units      = free units + sum of units over slabs and runs; no two overlap
  *   headers    = free headers + sum of slots over slabs and runs; no two overlap
  *   slots      = free + used in every slab; used(slab) > 0 unless it is closed
  *   every header of a slab has page = slab's first page + index * slot_pages
  *   a slot that the allocator calls free has a header in state FREE
+ *   an object of exactly a class's size takes that class
  */
 #ifndef BERTH_STORE_SLAB_H
 #define BERTH_STORE_SLAB_H
@@ -45,6 +51,7 @@ struct slabs_usage {
     uint32_t slabs;
     uint32_t runs;
     uint32_t headers_used; /* highest header ever used + 1 */
+    uint64_t spilled;      /* slots ever given outside the place that was preferred */
 };
 
 /* A stretch of whole slabs, runs and free units, which becomes one free block of `units` once all its slots are. */
@@ -68,9 +75,40 @@ uint32_t slabs_pages_for(const struct slabs *s, uint64_t bytes);
 /* Whether a configured class of `pages` was not made, and why: a sentence's end. */
 bool slabs_class_unused(const struct slabs *s, uint32_t pages, char *why, size_t why_size);
 
+/* An object of `bytes` was sealed: sizes are counted, 64 at most, and older ones weigh less and less. */
+void slabs_saw(struct slabs *s, uint64_t bytes);
+
+/* Learns and drops classes, where enough came since the last time; else it costs a comparison. A size becomes a class
+ * when that spares a thousandth of the pool that the objects seen would take, and at least one slab's worth of them
+ * was seen; it stays until it spares less than a quarter of that and no slab is cut for it. may_drop false: nobody who
+ * keeps pages from slabs_pages_for must find them gone; pages of a class that stays are good as long as it stays. Walks
+ * over the pool's units where a class comes or may go. true: something changed. */
+bool slabs_learn(struct slabs *s, bool may_drop);
+
+struct slabs_class {
+    uint64_t bytes;      /* a slot */
+    uint64_t slab_bytes; /* a slab */
+    uint64_t slots;      /* of all its slabs, and those of them in use */
+    uint64_t used;
+    bool learned;
+    bool is_class; /* false: slabs of an earlier node, of a size that is not learned again yet */
+};
+
+/* Classes that have slabs, and learned ones, by growing size: how many, at most `max` of them in out. Walks over the
+ * pool's units. */
+uint32_t slabs_classes(const struct slabs *s, struct slabs_class *out, uint32_t max);
+
 /* A slot of exactly `pages` as slabs_pages_for gave them: its header is FREE and has its page. SLOT_NONE: no space, or
  * no header could be had (*why = -ENOSPC), else *why = 0. why may be NULL. */
 uint32_t slabs_alloc(struct slabs *s, uint32_t pages, int *why);
+
+/* From now on slots come from units [unit, unit + units) where there is room, else from anywhere, which is counted. 0
+ * units: from anywhere, uncounted. */
+struct slabs_place {
+    uint32_t unit;
+    uint32_t units;
+};
+void slabs_prefer(struct slabs *s, struct slabs_place place);
 
 /* Gives a slot back; the caller has stored FREE with the next generation. */
 void slabs_free(struct slabs *s, uint32_t slot);

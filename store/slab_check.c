@@ -68,6 +68,9 @@ static const char *check_slots(const struct slabs *s, uint32_t unit, const struc
         return "a slab without a used slot was kept";
     if (slab->class != CLASS_NONE && bits_test(&s->classes[slab->class].open, unit) != slab_is_open(s, unit))
         return "a slab is missing in its class's list, or there for nothing";
+    if (slab->class == CLASS_NONE ? slab->kind == UNIT_SLAB && slab_class_of(s, slab->slot_pages) != CLASS_NONE
+                                  : s->classes[slab->class].pages != slab->slot_pages)
+        return "a slab is not of the class that has its slot size";
     n->used_pages += (uint64_t)used * slab->slot_pages;
     n->free_slots += slab->slots - used;
     n->free_pages += (uint64_t)(slab->slots - used) * slab->slot_pages;
@@ -98,6 +101,8 @@ static const char *check_units(const struct slabs *s, struct counted *n)
 static const char *check_lists(const struct slabs *s, const struct counted *n)
 {
     for (uint32_t c = 0; c < s->n_classes; c++) {
+        if (s->classes[c].pages == 0)
+            continue;
         uint64_t u = bits_next(&s->classes[c].open, 0);
         for (; u != BITS_NONE; u = bits_next(&s->classes[c].open, u + 1)) {
             if (s->head[u] != u || s->slab[u].class != c)
@@ -127,6 +132,7 @@ const char *slabs_check(const struct slabs *s)
     const char *wrong = check_units(s, &n);
     wrong = wrong != NULL ? wrong : check_lists(s, &n);
     wrong = wrong != NULL ? wrong : check_sums(s, &n);
+    wrong = wrong != NULL ? wrong : slab_classes_check(s);
     wrong = wrong != NULL ? wrong : units_check(&s->units);
     wrong = wrong != NULL ? wrong : extents_check(s->headers, n.headers);
     free(n.headers);

@@ -12,9 +12,14 @@
 
 #define CLASS_NONE UINT16_MAX
 #define SLAB_UNITS_MAX 32u
+#define FIXED_MAX 96u        /* sizes that are tried without anybody asking */
+#define CONFIGURED_MAX 4096u /* of slabs_config */
+#define LEARNED_MAX 16u      /* classes that are learned, at one time */
+#define CLASSES_MAX (FIXED_MAX + CONFIGURED_MAX + LEARNED_MAX)
+#define SEEN_MAX 64u /* sizes that are counted */
 
 struct slab_class {
-    uint32_t pages;   /* a slot */
+    uint32_t pages;   /* a slot; 0: one that was not learned yet */
     uint32_t units;   /* a slab: a power of two */
     uint32_t slots;   /* a slab */
     struct bits open; /* first units of slabs that are not closed and have a free slot */
@@ -30,14 +35,28 @@ struct slab { /* a slab, or a run: one slot */
     uint8_t kind;
 };
 
+/* A size that objects have, and how much of it came: with Metwally's Space-Saving a size that finds no place takes the
+ * least one's, with its weight as what may be wrong. Weights are pages, and halve as time goes. */
+struct seen {
+    uint32_t pages; /* of an object; 0: no size */
+    uint64_t weight;
+    uint64_t error; /* at most so much of the weight was of other sizes */
+};
+
 struct slabs {
     struct slabs_config config;
     uint32_t n_units;
     uint32_t slab_units_max;
     uint32_t run_units_max;
-    struct slab_class *classes; /* by growing pages */
-    uint32_t n_classes;
-    uint16_t *class_for; /* [pages]: class that an object of so many pages takes, CLASS_NONE: a run */
+    struct slab_class *classes; /* n_fixed by growing pages, then LEARNED_MAX to be learned */
+    uint32_t n_fixed;
+    uint32_t n_classes; /* n_fixed + LEARNED_MAX */
+    struct seen seen[SEEN_MAX];
+    uint32_t seen_last;   /* index of the size that came last */
+    uint64_t seen_total;  /* pages, of sizes without a place too; halves with them */
+    uint64_t seen_since;  /* pages since classes were last looked at */
+    uint64_t seen_enough; /* pages after which they are: a sixteenth of the pool, a unit at least */
+    uint16_t *class_for;  /* [pages]: class that an object of so many pages takes, CLASS_NONE: a run */
     uint32_t class_for_n;
     struct slab *slab;  /* by first unit */
     uint32_t *head;     /* first unit of the slab or run that this unit is of; UNITS_NONE: free */
@@ -51,7 +70,22 @@ struct slabs {
     uint32_t headers_high; /* headers [0, headers_high) have been made usable */
     uint64_t used_pages;
     uint64_t free_slot_pages;
+    struct slabs_place preferred;
+    uint64_t spilled;
 };
+
+/* The smallest slab that a class fills to 98 %, else the smallest of those that it fills best: fills c in. */
+void slab_class_cut(struct slab_class *c, uint32_t slab_units_max);
+uint32_t slab_run_pages(uint32_t pages);
+/* Whether a slot of c costs less pool than `pages` pages do. */
+bool slab_class_beats(const struct slab_class *c, uint64_t pages);
+/* Class of exactly these pages. */
+uint32_t slab_class_of(const struct slabs *s, uint32_t pages);
+int slab_classes_create(struct slabs *s);
+void slab_classes_map(struct slabs *s);
+void slab_classes_destroy(struct slabs *s);
+/* NULL, or what is wrong with classes and sizes seen. */
+const char *slab_classes_check(const struct slabs *s);
 
 /* Enters a slab or run into the private state, all of its slots free and not in any list. */
 void slab_enter(struct slabs *s, uint32_t unit, const struct slab *entry);

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #define TOP (UNITS_ORDERS - 1)
+#define SLAB_LARGEST (1u << TOP) /* units of the largest block */
 
 static const uint64_t aligned[UNITS_ORDERS] = {
     UINT64_MAX,
@@ -92,17 +93,43 @@ void units_take(struct units *t, uint32_t unit, uint32_t n)
     words_changed(t, unit, n);
 }
 
-uint32_t units_find_block(const struct units *t, unsigned order)
+/* Bits of the units of this word at which a block of n can begin within [from, to). */
+static uint64_t begins(uint64_t word, uint32_t n, uint32_t from, uint32_t to)
+{
+    uint64_t first = word << 6, bits = UINT64_MAX;
+    if (to < n || from > to - n || to - n < first)
+        return 0;
+    if (from > first)
+        bits &= UINT64_MAX << (from - first);
+    if (to - n - first < 63)
+        bits &= (UINT64_C(1) << (to - n - first + 1)) - 1;
+    return bits;
+}
+
+/* The only block of 2^order within [from, to) that may be a part of one that begins before `from`. */
+static uint32_t block_at_border(const struct units *t, unsigned order, uint32_t from, uint32_t to)
+{
+    uint64_t n = UINT64_C(1) << order, at = (from + n - 1) / n * n;
+    if (from % SLAB_LARGEST == 0 || at + n > to)
+        return UNITS_NONE;
+    uint64_t joined = t->joined[at >> 6] >> (at & 63) | 1, free = t->avail.level[0][at >> 6] >> (at & 63);
+    uint64_t all = n == 64 ? UINT64_MAX : (UINT64_C(1) << n) - 1;
+    return (joined & free & all) == all ? (uint32_t)at : UNITS_NONE;
+}
+
+uint32_t units_find_block(const struct units *t, unsigned order, uint32_t from, uint32_t to)
 {
     for (unsigned k = order; k < UNITS_ORDERS; k++) {
-        uint64_t word = bits_next(&t->top[k], 0);
-        if (word == BITS_NONE)
-            continue;
-        uint64_t whole[UNITS_ORDERS];
-        blocks_of(t, word, whole);
-        return (uint32_t)(word << 6) + (uint32_t)__builtin_ctzll(whole[k]);
+        for (uint64_t word = bits_next(&t->top[k], from >> 6); word != BITS_NONE && word << 6 < to;
+             word = bits_next(&t->top[k], word + 1)) {
+            uint64_t whole[UNITS_ORDERS];
+            blocks_of(t, word, whole);
+            uint64_t fit = whole[k] & begins(word, 1u << order, from, to);
+            if (fit != 0)
+                return (uint32_t)(word << 6) + (uint32_t)__builtin_ctzll(fit);
+        }
     }
-    return UNITS_NONE;
+    return block_at_border(t, order, from, to);
 }
 
 uint32_t units_mr_end(const struct units *t, uint32_t unit)
@@ -126,12 +153,12 @@ static uint32_t run_end(const struct units *t, uint32_t unit)
     return u < limit ? u : limit;
 }
 
-uint32_t units_find_run(const struct units *t, uint32_t n)
+uint32_t units_find_run(const struct units *t, uint32_t n, uint32_t from, uint32_t to)
 {
-    uint64_t u = bits_next(&t->avail, 0);
-    while (u != BITS_NONE) {
+    uint64_t u = bits_next(&t->avail, from);
+    while (u < to) {
         uint32_t end = run_end(t, (uint32_t)u);
-        if (end - u >= n)
+        if ((end < to ? end : to) - u >= n)
             return (uint32_t)u;
         u = bits_next(&t->avail, end);
     }

@@ -26,9 +26,9 @@ void units_destroy(struct units *t);
 void units_give(struct units *t, uint32_t unit, uint32_t n);
 void units_take(struct units *t, uint32_t unit, uint32_t n);
 
-/* Where a block of 2^order units is; it stays free. UNITS_NONE: nowhere. */
-uint32_t units_find_block(const struct units *t, unsigned order);
-uint32_t units_find_run(const struct units *t, uint32_t n);
+/* Where a block of 2^order units is, or a run of n, whole within [from, to); it stays free. UNITS_NONE: nowhere. */
+uint32_t units_find_block(const struct units *t, unsigned order, uint32_t from, uint32_t to);
+uint32_t units_find_run(const struct units *t, uint32_t n, uint32_t from, uint32_t to);
 
 /* Units of the longest run. */
 uint32_t units_longest(const struct units *t);

@@ -22,7 +22,7 @@ struct pending {
 };
 
 struct whatif {
-    struct sim sim[WHATIF_SIMS];
+    struct mini sim[WHATIF_SIMS];
     uint8_t *tree; /* by slot of the node: level, over it groups that went on with it */
     uint32_t max_slots, shift;
     uint64_t high, low;
@@ -75,7 +75,7 @@ struct whatif *whatif_create(const struct evict_policy *policy, uint32_t max_slo
     bool ok = w->tree != MAP_FAILED;
     w->tree = ok ? w->tree : NULL;
     for (uint32_t i = 0; i < WHATIF_SIMS && ok; i++) {
-        ok = sim_open(&w->sim[i], policy, room[i]);
+        ok = mini_open(&w->sim[i], policy, room[i]);
     }
     if (!ok) {
         whatif_destroy(w);
@@ -91,7 +91,7 @@ void whatif_destroy(struct whatif *w)
         return;
     }
     for (uint32_t i = 0; i < WHATIF_SIMS; i++) {
-        sim_close(&w->sim[i]);
+        mini_close(&w->sim[i]);
     }
     if (w->tree) {
         munmap(w->tree, w->max_slots);
@@ -170,7 +170,7 @@ static bool make_slots(struct whatif *w, uint32_t n)
             w->shift++;
             set_capacity(w);
             for (uint32_t k = 0; k < WHATIF_SIMS; k++) {
-                sim_drop_below(&w->sim[k], (uint8_t)w->shift);
+                mini_drop_below(&w->sim[k], (uint8_t)w->shift);
             }
         }
     }
@@ -188,7 +188,7 @@ static void run(struct whatif *w, const struct whatif_object *o, uint32_t n, uin
     struct whatif_sums x = {.references = n * weight};
     x.hits[1] = here * weight;
     for (uint32_t i = 0; i < WHATIF_SIMS; i++) {
-        x.hits[i ? i + 1 : 0] = sim_request(&w->sim[i], o, n, level) * weight;
+        x.hits[i ? i + 1 : 0] = mini_request(&w->sim[i], o, n, level) * weight;
     }
     w->sampled++;
     count(w, ns, lineage, &x);
@@ -243,8 +243,8 @@ static uint8_t level_of_group(struct whatif *w, const struct whatif_object *firs
         return level_of(first->key);
     }
     if (parent >= w->max_slots) { /* not here: a simulation may know it */
-        const struct sim *s = &w->sim[WHATIF_SIMS - 1];
-        uint32_t at = sim_find(s, first->parent);
+        const struct mini *s = &w->sim[WHATIF_SIMS - 1];
+        uint32_t at = mini_find(s, first->parent);
         return at == SLOT_NONE ? level_of(first->parent) : s->level[at];
     }
     uint8_t *tree = &w->tree[parent];
@@ -288,16 +288,16 @@ void whatif_found(struct whatif *w, const struct whatif_object *o)
         return;
     }
     for (uint32_t i = 0; i < WHATIF_SIMS; i++) {
-        sim_request(&w->sim[i], o, 1, level);
+        mini_request(&w->sim[i], o, 1, level);
     }
 }
 
 void whatif_remove(struct whatif *w, uint64_t key)
 {
     for (uint32_t i = 0; i < WHATIF_SIMS; i++) {
-        uint32_t slot = sim_find(&w->sim[i], key);
+        uint32_t slot = mini_find(&w->sim[i], key);
         if (slot != SLOT_NONE) {
-            sim_remove(&w->sim[i], slot);
+            mini_remove(&w->sim[i], slot);
         }
     }
 }
@@ -348,14 +348,14 @@ void whatif_report(const struct whatif *w, struct whatif_report *out)
 const char *whatif_check(struct whatif *w)
 {
     for (uint32_t i = 0; i < WHATIF_SIMS; i++) {
-        const struct sim *s = &w->sim[i];
+        const struct mini *s = &w->sim[i];
         const char *why = s->policy->check(s->p);
         uint32_t n = 0;
         uint64_t pages = 0;
         for (uint32_t k = 0; k < s->seen; k++) {
             n += s->pages[k] != 0;
             pages += s->pages[k];
-            if (s->pages[k] && (s->level[k] < w->shift || sim_find(s, s->key[k]) != k)) {
+            if (s->pages[k] && (s->level[k] < w->shift || mini_find(s, s->key[k]) != k)) {
                 return "a simulated key is not sampled, or is not found";
             }
         }

@@ -9,18 +9,18 @@
 
 static uint64_t key_of(void *arg, uint32_t slot)
 {
-    const struct sim *s = arg;
+    const struct mini *s = arg;
     return s->key[slot];
 }
 
-bool sim_open(struct sim *s, const struct evict_policy *policy, uint32_t max)
+bool mini_open(struct mini *s, const struct evict_policy *policy, uint32_t max)
 {
     struct evict_env env = {.key = key_of, .arg = s};
     uint32_t chains = 1024;
     while (chains < max) {
         chains *= 2;
     }
-    *s = (struct sim){.policy = policy, .max = max, .n_vacant = max, .mask = chains - 1};
+    *s = (struct mini){.policy = policy, .max = max, .n_vacant = max, .mask = chains - 1};
     s->p = policy->create(max, &env);
     s->key = calloc(max, sizeof *s->key);
     s->pages = calloc(max, sizeof *s->pages);
@@ -36,7 +36,7 @@ bool sim_open(struct sim *s, const struct evict_policy *policy, uint32_t max)
     return true;
 }
 
-void sim_close(struct sim *s)
+void mini_close(struct mini *s)
 {
     if (s->p) {
         s->policy->destroy(s->p);
@@ -51,12 +51,12 @@ void sim_close(struct sim *s)
     free(s->chain);
 }
 
-static uint32_t *head_of(const struct sim *s, uint64_t key)
+static uint32_t *head_of(const struct mini *s, uint64_t key)
 {
     return &s->head[key >> 20 & s->mask];
 }
 
-uint32_t sim_find(const struct sim *s, uint64_t key)
+uint32_t mini_find(const struct mini *s, uint64_t key)
 {
     for (uint32_t at = *head_of(s, key); at; at = s->next[at - 1]) {
         if (s->key[at - 1] == key) {
@@ -66,7 +66,7 @@ uint32_t sim_find(const struct sim *s, uint64_t key)
     return SLOT_NONE;
 }
 
-void sim_remove(struct sim *s, uint32_t slot)
+void mini_remove(struct mini *s, uint32_t slot)
 {
     uint32_t *link = head_of(s, s->key[slot]);
     s->policy->remove(s->p, slot);
@@ -81,17 +81,17 @@ void sim_remove(struct sim *s, uint32_t slot)
 }
 
 /* Objects have pages, vacant slots none. */
-void sim_drop_below(struct sim *s, uint8_t level)
+void mini_drop_below(struct mini *s, uint8_t level)
 {
     for (uint32_t i = 0; i < s->seen; i++) {
         if (s->pages[i] && s->level[i] < level) {
-            sim_remove(s, i);
+            mini_remove(s, i);
         }
     }
 }
 
 /* Where a request is larger than the cache all may be in use: looks that find nothing else are bounded. */
-static void make_room(struct sim *s)
+static void make_room(struct mini *s)
 {
     uint32_t victim[BATCH], n = BATCH;
     for (uint32_t idle = 0; idle < LOOKS_MAX && n && s->used > s->low; idle++) {
@@ -101,7 +101,7 @@ static void make_room(struct sim *s)
             if (s->pinned[victim[i]]) {
                 s->policy->skip(s->p, victim[i]);
             } else if (s->policy->may(s->p, victim[i])) {
-                sim_remove(s, victim[i]);
+                mini_remove(s, victim[i]);
                 idle = 0;
             }
         }
@@ -109,13 +109,13 @@ static void make_room(struct sim *s)
 }
 
 /* Slots that were never used come last: their memory is not there yet. */
-static uint32_t take_slot(struct sim *s)
+static uint32_t take_slot(struct mini *s)
 {
     s->n_vacant--;
     return s->given_back ? s->vacant[--s->given_back] : s->seen++;
 }
 
-static void put(struct sim *s, const struct whatif_object *o, uint32_t n, uint8_t level)
+static void put(struct mini *s, const struct whatif_object *o, uint32_t n, uint8_t level)
 {
     s->request++;
     for (uint32_t i = 0; i < n; i++) {
@@ -142,20 +142,20 @@ static void put(struct sim *s, const struct whatif_object *o, uint32_t n, uint8_
     }
 }
 
-static void set_pinned(struct sim *s, const struct whatif_object *o, uint32_t n, bool pinned)
+static void set_pinned(struct mini *s, const struct whatif_object *o, uint32_t n, bool pinned)
 {
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t slot = sim_find(s, o[i].key);
+        uint32_t slot = mini_find(s, o[i].key);
         if (slot != SLOT_NONE) {
             s->pinned[slot] = pinned;
         }
     }
 }
 
-static uint32_t use(struct sim *s, const struct whatif_object *o, uint32_t n, uint8_t level)
+static uint32_t use(struct mini *s, const struct whatif_object *o, uint32_t n, uint8_t level)
 {
     uint32_t run = 0;
-    for (uint32_t slot; run < n && (slot = sim_find(s, o[run].key)) != SLOT_NONE; run++) {
+    for (uint32_t slot; run < n && (slot = mini_find(s, o[run].key)) != SLOT_NONE; run++) {
         s->chain[run] = slot;
         s->level[slot] = s->level[slot] > level ? s->level[slot] : level;
     }
@@ -173,15 +173,15 @@ static uint32_t use(struct sim *s, const struct whatif_object *o, uint32_t n, ui
     return run;
 }
 
-uint32_t sim_request(struct sim *s, const struct whatif_object *o, uint32_t n, uint8_t level)
+uint32_t mini_request(struct mini *s, const struct whatif_object *o, uint32_t n, uint8_t level)
 {
     uint32_t run = use(s, o, n, level);
     for (uint32_t i = run, end; i < n; i = end) {
         end = i + 1;
-        if (sim_find(s, o[i].key) != SLOT_NONE) {
+        if (mini_find(s, o[i].key) != SLOT_NONE) {
             continue;
         }
-        while (end < n && sim_find(s, o[end].key) == SLOT_NONE) {
+        while (end < n && mini_find(s, o[end].key) == SLOT_NONE) {
             end++;
         }
         put(s, o + i, end - i, level);

@@ -7,7 +7,7 @@
 
 #include "store/whatif.h"
 
-struct sim {
+struct mini {
     const struct evict_policy *policy;
     void *p;
     uint32_t max, n_vacant;
@@ -22,12 +22,12 @@ struct sim {
     uint32_t *chain; /* WHATIF_CHAIN: slots of one call */
 };
 
-bool sim_open(struct sim *s, const struct evict_policy *policy, uint32_t max);
-void sim_close(struct sim *s);
-uint32_t sim_find(const struct sim *s, uint64_t key); /* SLOT_NONE */
-/* One request, root first: how many leading keys were there. prefix: of the first, or 0. n is at most what is vacant. */
-uint32_t sim_request(struct sim *s, const struct whatif_object *o, uint32_t n, uint8_t level);
-void sim_remove(struct sim *s, uint32_t slot);
-void sim_drop_below(struct sim *s, uint8_t level);
+bool mini_open(struct mini *s, const struct evict_policy *policy, uint32_t max);
+void mini_close(struct mini *s);
+uint32_t mini_find(const struct mini *s, uint64_t key); /* SLOT_NONE */
+/* One request, root first: how many leading keys were there. n is at most what is vacant. */
+uint32_t mini_request(struct mini *s, const struct whatif_object *o, uint32_t n, uint8_t level);
+void mini_remove(struct mini *s, uint32_t slot);
+void mini_drop_below(struct mini *s, uint8_t level);
 
 #endif

@@ -341,9 +341,12 @@ void config_print(const struct berthd_config *c)
         putchar('\n');
     }
     print_peers(s);
-    for (uint32_t i = 0; i < s->n_namespaces; i++)
+    for (uint32_t i = 0; i < s->n_namespaces; i++) {
         printf("\n[namespace %s]\nreplaceable = %s\n", s->namespaces[i].name,
                s->namespaces[i].replaceable ? "yes" : "no");
+        if (s->shares[i][0])
+            printf("share = %-40s ; %llu bytes\n", s->shares[i], (unsigned long long)s->namespaces[i].share_bytes);
+    }
 }
 
 void config_help(void)
@@ -355,8 +358,8 @@ void config_help(void)
            "  --help               this\n"
            "  --version            print the version\n\n"
            "Settings: as flag --NAME, as variable BERTH_NAME (capitals, _ for -), as key in [node] of the INI file;\n"
-           "flags win over variables, variables over the file. [namespace NAME] takes replaceable = yes|no,\n"
-           "[peers] takes NAME = tcp://HOST:PORT [WEIGHT], one a line, this node among them.\n"
+           "flags win over variables, variables over the file. [namespace NAME] takes replaceable = yes|no and\n"
+           "share = SIZE|PERCENT, [peers] takes NAME = tcp://HOST:PORT [WEIGHT], one a line, this node among them.\n"
            "Sizes: K M G KiB MiB GiB are binary, KB MB GB decimal. Durations: ns us ms s m h d, as 500ms.\n\n",
            BERTHD_CONFIG);
     for (unsigned i = 0; i < settings_count; i++) {

@@ -25,6 +25,8 @@ const struct bench_case bench_cases[] = {
      false},
     {"scale", "many objects in a pool that is not populated: get, put, metadata, restart", bench_scale, 0, 1000000, 64,
      false, false, true},
+    {"prefault", "a pool gets its pages, against MADV_POPULATE_WRITE by as many threads", bench_prefault, 256 << 20, 0,
+     1, true, false, false},
     {0}};
 
 const struct cli_option bench_options[] = {
@@ -200,6 +202,8 @@ static int check(const struct bench_case *c, const struct bench *o)
                          c->name);
     if (o->pool && !c->scales)
         return cli_usage("'%s' has the pool that its objects need: leave --pool out", c->name);
+    if (c->run == bench_prefault && (o->url || o->size < BENCH_PREFAULT_LEAST))
+        return cli_usage("'prefault' needs no node: leave -n out; and --size is 2MiB or more");
     if ((c->pulls || c->scales) && o->url)
         return cli_usage("'%s' has nodes of its own: leave -n out", c->name);
     if (c->pulls && o->size == 0)

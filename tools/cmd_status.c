@@ -89,6 +89,41 @@ static void print_home(const json_t *r)
            at(r, "remote/recalls"));
 }
 
+/* Where the pool's pages were found. Nothing where no NUMA node was asked for. */
+static void print_numa(const json_t *r)
+{
+    const json_t *numa = json_object_get(r, "numa");
+    const char *note = json_string_value(json_object_get(numa, "note")), *node;
+    char a[24];
+    json_t *bytes;
+    if (json_array_size(json_object_get(numa, "parts")) == 0)
+        return;
+    printf("numa     ");
+    json_object_foreach(json_object_get(numa, "found_bytes"), node, bytes)
+        printf(" node %s: %s;", node, cli_bytes(a, (uint64_t)json_integer_value(bytes)));
+    printf(" %s; %" PRIu64 " slots spilled\n",
+           json_is_true(json_object_get(numa, "as_asked")) ? "as asked" : "not as asked", at(r, "numa/spilled"));
+    if (note && *note)
+        printf("          %s\n", note);
+}
+
+/* How many sizes slots have, and which of them the node learned. */
+static void print_classes(const json_t *r)
+{
+    const json_t *list = json_object_get(json_object_get(r, "slots"), "classes"), *c;
+    size_t i, learned = 0;
+    char a[24];
+    json_array_foreach(list, i, c) learned += json_is_true(json_object_get(c, "learned"));
+    printf("          slots of %zu sizes, %.1f%% of them no object's; %zu learned%s", json_array_size(list),
+           percent(at(r, "pool/waste_bytes"), at(r, "pool/sealed_bytes")), learned, learned > 0 ? ":" : "");
+    json_array_foreach(list, i, c)
+    {
+        if (json_is_true(json_object_get(c, "learned")))
+            printf(" %s", cli_bytes(a, at(c, "bytes")));
+    }
+    putchar('\n');
+}
+
 static void print_space(const json_t *r)
 {
     char a[24], b[24], c[24];
@@ -96,8 +131,10 @@ static void print_space(const json_t *r)
     printf("pool      %s used of %s (%.1f%%), %s free, largest %s\n", cli_bytes(a, used), cli_bytes(b, bytes),
            percent(used, bytes), cli_bytes(c, at(r, "pool/free_bytes")),
            cli_bytes((char[24]){0}, at(r, "pool/largest_free_bytes")));
+    print_numa(r);
     printf("objects   %" PRIu64 ", %s in %s of slots; %" PRIu64 " held\n", at(r, "slots/objects"),
            cli_bytes(a, at(r, "pool/object_bytes")), cli_bytes(b, at(r, "pool/sealed_bytes")), at(r, "slots/held"));
+    print_classes(r);
     printf("          %" PRIu64 " drafts (%s), %" PRIu64 " retired and still pinned (%s)\n", at(r, "slots/drafts"),
            cli_bytes(a, at(r, "pool/draft_bytes")), at(r, "slots/retired"), cli_bytes(b, at(r, "pool/retired_bytes")));
     printf("index     %" PRIu64 " records, %s used of %s (%.1f%%)\n", at(r, "index/records"),

@@ -296,6 +296,10 @@ static int session_resume(struct visit *v)
     if (s->region.relooked && c->id < s->first_session)
         return refuse(v, BERTH_ERESTART, "the lookup that session %llu has mapped was lost: open the handle again",
                       (unsigned long long)h->session);
+    if (s->region.resized && c->id < s->first_session)
+        return refuse(v, BERTH_ERESTART,
+                      "the pool that session %llu has mapped has another size: open the handle again",
+                      (unsigned long long)h->session);
     if (c->uid != v->peer.uid)
         return refuse(v, -EACCES, "session %llu is another user's", (unsigned long long)h->session);
     if (c->attached) {

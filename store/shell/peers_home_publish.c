@@ -18,6 +18,7 @@ static struct publication_entry entry_of(const struct node_publication *n)
                                       .version = {.counter = n->counter, .region = n->region},
                                       .size = object ? n->size : 0,
                                       .lineage = object ? n->lineage : 0,
+                                      .past = n->past,
                                       .kind = kinds[n->kind],
                                       .replaceable = n->replaceable,
                                       .fresh = n->fresh,
@@ -47,6 +48,11 @@ int64_t home_tell(struct home_part *h, const struct node_publication *o, int64_t
     return publish_tell(h->publish, &e, now);
 }
 
+static struct key_ref key_of(const struct publication_entry *e)
+{
+    return (struct key_ref){.data = e->key.data, .size = e->key.size, .ns = (uint32_t)e->key.space};
+}
+
 /* ---- batches to homes ---- */
 
 /* The answer's items, if they are those of a PUBLISHED. */
@@ -58,8 +64,8 @@ static struct publication_answer answer_of(struct home_part *h, const struct wir
                                    .results = h->results};
     struct wire_item item;
     while (a.n < PUBLICATION_ENTRIES && wire_next(items, &item) == 1)
-        h->results[a.n++] =
-            (struct publication_result){.counter = item.published.counter, .verdict = item.published.kind};
+        h->results[a.n++] = (struct publication_result){
+            .counter = item.published.counter, .past = item.published.past, .verdict = item.published.kind};
     return a;
 }
 
@@ -87,7 +93,8 @@ static struct wire_item item_of(const struct publication_entry *e)
                                         .route = e->key.route,
                                         .version = {.counter = e->version.counter, .region = e->version.region},
                                         .size = e->kind == PUBLICATION_OBJECT ? e->size : 0,
-                                        .lineage = e->kind == PUBLICATION_OBJECT ? e->lineage : 0}};
+                                        .lineage = e->kind == PUBLICATION_OBJECT ? e->lineage : 0,
+                                        .past = e->kind == PUBLICATION_GONE ? e->past : 0}};
 }
 
 static long encode_batch(struct peers *p, const struct publication *b)
@@ -244,6 +251,9 @@ bool home_publish_turn(struct home_part *h, int64_t now)
         case PUBLISH_KNOWN:
             known(h, c);
             break;
+        case PUBLISH_PAST:
+            node_past_note(h->peers->server->node, key_of(&c->entry), c->past);
+            break;
         }
     }
     tell_dropped(h, now);
@@ -301,6 +311,7 @@ static bool read_batch(struct home_part *h, struct wire_reader *items, struct pu
                                        .version = {.counter = e->version.counter, .region = e->version.region},
                                        .size = e->size,
                                        .lineage = e->lineage,
+                                       .past = e->past,
                                        .kind = e->kind,
                                        .replaceable = e->replaceable};
     }
@@ -320,7 +331,8 @@ static void answer_batch(struct peers *p, struct link *from, uint64_t id, const 
     m.published.batch = a->batch;
     int e = wire_begin(&w, p->buffer, sizeof p->buffer, &m);
     for (uint32_t i = 0; e == 0 && i < a->n; i++) {
-        struct wire_item item = {.published = {.kind = a->results[i].verdict, .counter = a->results[i].counter}};
+        struct wire_item item = {
+            .published = {.kind = a->results[i].verdict, .counter = a->results[i].counter, .past = a->results[i].past}};
         if (a->results[i].verdict != VERDICT_SUPERSEDED)
             item.published.counter = 0;
         e = wire_add(&w, &item);
@@ -330,6 +342,18 @@ static void answer_batch(struct peers *p, struct link *from, uint64_t id, const 
         link_refuse(from, WIRE_PUBLISH, id, -EMSGSIZE);
 }
 
+/* Who evicted a key tells its homes what its policy knew of it, and these tell who puts it again. */
+static void exchange_pasts(struct home_part *h, const struct publication *b)
+{
+    for (uint32_t i = 0; i < b->n; i++) {
+        const struct publication_entry *e = &b->entries[i];
+        if (e->kind == PUBLICATION_GONE && e->past)
+            node_past_told(h->peers->server->node, key_of(e), e->past);
+        else if (e->kind == PUBLICATION_OBJECT && h->results[i].verdict == VERDICT_OK)
+            h->results[i].past = node_past_take(h->peers->server->node, key_of(e));
+    }
+}
+
 /* A removal that has come to this home counts for what lies here at once, and not only when that is told of again:
  * until it goes, puts of the key are kept on it. */
 static void drop_removed(struct home_part *h, const struct publication *b)
@@ -337,7 +361,7 @@ static void drop_removed(struct home_part *h, const struct publication *b)
     struct server *s = h->peers->server;
     for (uint32_t i = 0; i < b->n; i++) {
         const struct publication_entry *e = &b->entries[i];
-        struct key_ref key = {.data = e->key.data, .size = e->key.size, .ns = (uint32_t)e->key.space};
+        struct key_ref key = key_of(e);
         uint8_t buf[KEY_MAX];
         struct node_publication o;
         if (e->kind == PUBLICATION_TOMBSTONE)
@@ -385,6 +409,7 @@ void home_part_publish(struct peers *p, struct link *from, const struct wire_mes
         link_refuse(from, m->head.op, m->head.id, e);
     else {
         drop_removed(h, &b);
+        exchange_pasts(h, &b);
         answer_batch(p, from, m->head.id, &a);
     }
 }

@@ -214,7 +214,9 @@ void replica_turn(struct taking *q)
         m->stamp = (uint64_t)peers_mono(q->peers);
         m->deadline = deadline_of(o, m);
         pull_table_add(&q->asked, &o->by_message, pull_table_mix(m->id));
-        dispatch(s, &(struct node_event){.kind = EV_REQUEST, .session = NODE_PULLER, .message = m});
+        /* This thread is the one that will write it. */
+        uint8_t place = region_place_of(&s->region, s->cpu);
+        dispatch(s, &(struct node_event){.kind = EV_REQUEST, .session = NODE_PULLER, .place = place, .message = m});
     }
 }
 

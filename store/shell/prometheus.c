@@ -49,6 +49,8 @@ static void pool(FILE *f, const struct server *s, const struct node_status *st)
     gauge(f, "held", "Objects with a hold.", st->held);
     gauge(f, "tombstones", "Removals that are remembered.", st->tombstones);
     gauge(f, "tombstones_unknown", "Of these, those that not all homes have acknowledged.", st->tombstones_unknown);
+    counter(f, "numa_spilled", "Slots given on another NUMA node than their client's, for want of room.",
+            st->slabs.spilled);
     gauge(f, "waiting", "Requests that wait for room.", st->waiting);
     gauge(f, "index_map_bytes", "Bytes of the index map.", st->index.map_bytes);
     gauge(f, "index_used_bytes", "Bytes of the index map in use.", st->index.used_bytes);

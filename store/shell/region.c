@@ -11,7 +11,9 @@
 #include "store/shell/log.h"
 #include "store/shell/region_files.h"
 #include "store/shell/region_lock.h"
+#include "store/shell/region_numa.h"
 #include "store/shell/region_ours.h"
+#include "store/shell/region_resize.h"
 #include "store/shell/region_space.h"
 #include "store/shell/settings_value.h"
 
@@ -242,8 +244,21 @@ static int take_over(struct opening *o, const char **reason)
     return e == 0 ? 1 : refuse(o, e, "the index of '%s' can't be read: %s", r->path, strerror(-e));
 }
 
-/* The pool can't change its size under objects, and readers that hold pins map the old one. */
-static int pool_size_agrees(const struct opening *o, const char **reason)
+/* A pool of another size. The index was only looked at, and becomes as large as it is to be before anything is lost. */
+static int resize(struct opening *o)
+{
+    struct resize plan;
+    int e = region_resize_plan(o->r, o->s, &o->shape, &plan, o->why, o->why_size);
+    e = e != 0 ? e : region_space_index(o->r, o->s, o->why, o->why_size);
+    if (e != 0)
+        return e;
+    index_close(o->r);
+    e = index_open(o, o->s->index_size, false);
+    return e != 0 ? e : region_resize(o->r, o->s, &o->shape, &plan, o->progress, o->why, o->why_size);
+}
+
+/* 1: the pool has the size that it is to have, by now; 0: nothing is in it, so it is made anew. */
+static int pool_size_agrees(struct opening *o, const char **reason)
 {
     struct index_usage usage;
     if (o->shape.pool_bytes == o->s->pool)
@@ -252,12 +267,8 @@ static int pool_size_agrees(const struct opening *o, const char **reason)
     *reason = "the pool was to have another size";
     if (usage.records == 0)
         return 0;
-    return refuse(o, -EINVAL,
-                  "region '%s' has %llu objects in a pool of %llu MiB, not %llu MiB, and a pool with objects can't be "
-                  "resized: set "
-                  "pool=%lluMiB, or name another region",
-                  o->r->path, (unsigned long long)usage.records, (unsigned long long)(o->shape.pool_bytes >> 20),
-                  (unsigned long long)(o->s->pool >> 20), (unsigned long long)(o->shape.pool_bytes >> 20));
+    int e = resize(o);
+    return e < 0 ? e : 1;
 }
 
 /* ---- making and taking over ---- */
@@ -267,12 +278,17 @@ static int reserve_pool(const struct opening *o)
     struct region *r = o->r;
     char path[sizeof r->path + 8];
     snprintf(path, sizeof path, "%s/pool-0", r->path);
+    region_numa_plan(r, o->s, o->shape.pool_bytes);
     int e = r->kind->reserve(&r->pool, path, o->shape.pool_bytes, o->s->lock,
-                             o->s->populate == POPULATE_ON ? o->s->threads : 0, o->progress, o->why, o->why_size);
+                             o->s->populate == POPULATE_ON ? o->s->threads : 0, &r->numa.plan, o->progress, o->why,
+                             o->why_size);
     if (e < 0)
         return e;
     r->locked = o->s->lock != MEM_LOCK_OFF && o->why[0] == '\0';
     snprintf(r->lock_note, sizeof r->lock_note, "%s", o->s->lock == MEM_LOCK_OFF ? "lock is off" : o->why);
+    e = region_numa_found(r, o->s, o->why, o->why_size);
+    if (e != 0)
+        return e;
     return fchmod(r->pool.fd, o->file_mode) == 0 ? 0 : refuse_errno(o, "change the mode of", "/pool-0");
 }
 
@@ -387,10 +403,12 @@ static int resume_region(struct opening *o)
     lmdb_ops.usage(r->index, &usage);
     say_kept(o);
     int e = renew_modes(o);
+    if (e == 0 && (e = region_pool_cut(r, o->shape.pool_bytes)) != 0)
+        return refuse(o, e, "the pool file of '%s' can't be cut: %s", r->path, strerror(-e));
     e = e != 0 ? e : reserve_pool(o);
     e = e != 0 ? e : stamp(o);
-    began(r, "warm restart with %llu objects: the last node %s", (unsigned long long)usage.records,
-          r->clean ? "stopped cleanly" : "was killed or lost its host process");
+    began(r, "warm restart with %llu objects: the last node %s%s%s", (unsigned long long)(usage.records - r->dropped),
+          r->clean ? "stopped cleanly" : "was killed or lost its host process", r->resized ? "; " : "", r->resize_note);
     return e;
 }
 

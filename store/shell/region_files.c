@@ -37,9 +37,14 @@ static uint64_t round_up(uint64_t n, uint64_t to)
     return (n + to - 1) / to * to;
 }
 
-static void shape_sizes(struct region_shape *s)
+static uint64_t dir_end(uint64_t units)
 {
-    s->headers_offset = round_up(REGION_DIR_OFFSET + (uint64_t)s->n_units * sizeof(struct slab_entry), PAGE_BYTES);
+    return round_up(REGION_DIR_OFFSET + units * sizeof(struct slab_entry), PAGE_BYTES);
+}
+
+static void shape_sizes(struct region_shape *s, uint64_t headers_offset)
+{
+    s->headers_offset = headers_offset;
     s->slots_bytes = round_up(s->headers_offset + (uint64_t)s->max_headers * sizeof(struct slot_header), PAGE_BYTES);
     s->tails_bytes = round_up((uint64_t)s->n_tails * TAIL_CELL, PAGE_BYTES);
 }
@@ -63,7 +68,8 @@ void region_shape(struct region_shape *out, const struct settings *s)
         .n_tails = cells_for(headers),
         .lookup_bytes = lookup_bytes(headers),
     };
-    shape_sizes(out);
+    uint64_t grown = (uint64_t)out->n_units * REGION_GROWTH;
+    shape_sizes(out, dir_end(grown > REGION_UNITS_LEAST ? grown : REGION_UNITS_LEAST));
 }
 
 static uint64_t least(uint64_t a, uint64_t b)
@@ -71,9 +77,15 @@ static uint64_t least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
+static uint64_t headers_at_start(const struct region_shape *s)
+{
+    return least(s->slots_bytes - s->headers_offset, HEADERS_STEP * sizeof(struct slot_header));
+}
+
+/* The directory's room to grow has no memory. */
 static uint64_t slots_at_start(const struct region_shape *s)
 {
-    return least(s->slots_bytes, s->headers_offset + HEADERS_STEP * sizeof(struct slot_header));
+    return dir_end(s->n_units) + headers_at_start(s);
 }
 
 static uint64_t tails_at_start(const struct region_shape *s)
@@ -89,8 +101,8 @@ uint64_t region_files_bytes(const struct region_shape *s)
 uint64_t region_own_bytes(const struct region_shape *s)
 {
     uint64_t slots = least(s->max_headers, s->pool_bytes / PAGE_BYTES);
-    uint64_t grown = least(s->slots_bytes, s->headers_offset + slots * sizeof(struct slot_header));
-    uint64_t start = slots_at_start(s);
+    uint64_t grown = least(s->slots_bytes - s->headers_offset, slots * sizeof(struct slot_header));
+    uint64_t start = headers_at_start(s);
     return OWN_BYTES + region_files_bytes(s) / OWN_SHARE + (grown > start ? grown - start : 0) + slots * EVICT_BYTES +
            GONE_BYTES + least(slots * WHATIF_SLOT_BYTES, WHATIF_BYTES);
 }
@@ -132,21 +144,24 @@ static int super_read(int fd, uint64_t bytes, struct slots_super *super, struct 
         .max_headers = super->max_headers,
         .n_tails = cells_for(super->max_headers),
     };
-    shape_sizes(out);
+    uint64_t offset = super->headers_offset; /* beyond what it takes for this pool: room for a larger one */
+    if (offset < dir_end(super->n_units) || offset > bytes || offset % PAGE_BYTES != 0)
+        return -EPROTO;
+    shape_sizes(out, offset);
     bool fits = super->n_units > 0 && super->pool_bytes == (uint64_t)super->n_units * UNIT_BYTES &&
                 super->mr_bytes > 0 && super->mr_bytes % UNIT_BYTES == 0 && super->max_headers > 0 &&
                 super->max_headers < TOUCH_CHILD && super->dir_offset == REGION_DIR_OFFSET &&
-                super->headers_offset == out->headers_offset && bytes == out->slots_bytes && super->n_pools == 1 &&
-                super->page_shift == 12;
+                bytes == out->slots_bytes && super->n_pools == 1 && super->page_shift == 12;
     return fits ? 0 : -EPROTO;
 }
 
+/* A longer one is what an interrupted resize leaves (region_resize.h). */
 static int pool_fits(const struct region *r, uint64_t bytes)
 {
     struct stat st;
     if (fstatat(r->dir_fd, "pool-0", &st, AT_SYMLINK_NOFOLLOW) != 0)
         return -ENOENT;
-    return S_ISREG(st.st_mode) && (uint64_t)st.st_size == bytes ? 0 : -EPROTO;
+    return S_ISREG(st.st_mode) && st.st_size >= 0 && (uint64_t)st.st_size >= bytes ? 0 : -EPROTO;
 }
 
 int region_files_probe(struct region *r, struct region_shape *out, struct slots_super *super)
@@ -171,6 +186,14 @@ int region_files_probe(struct region *r, struct region_shape *out, struct slots_
 
 /* ---- anew ---- */
 
+static int refuse_make(const struct region *r, const char *name, uint64_t allocated, char *why, size_t why_size)
+{
+    int e = errno;
+    snprintf(why, why_size, "can't make '%s/%s' with %llu KiB: %s: make the pool smaller, or the file system larger",
+             r->path, name, (unsigned long long)(allocated >> 10), strerror(e));
+    return -e;
+}
+
 static int make_one(struct region *r, const char *name, uint64_t bytes, uint64_t allocated, uint32_t mode, int *out,
                     char *why, size_t why_size)
 {
@@ -181,12 +204,10 @@ static int make_one(struct region *r, const char *name, uint64_t bytes, uint64_t
         *out = fd;
         return 0;
     }
-    int e = errno;
-    snprintf(why, why_size, "can't make '%s/%s' with %llu KiB: %s: make the pool smaller, or the file system larger",
-             r->path, name, (unsigned long long)(allocated >> 10), strerror(e));
+    int e = refuse_make(r, name, allocated, why, why_size);
     if (fd >= 0)
         close(fd);
-    return -e;
+    return e;
 }
 
 static int format_lookup(const struct region *r, uint64_t bytes, const uint8_t uuid[16], uint64_t seed, char *why,
@@ -243,7 +264,9 @@ int region_files_relook(struct region *r, struct region_shape *shape, const stru
 int region_files_make(struct region *r, const struct region_shape *shape, const struct lmdb_identity *id, uint32_t mode,
                       char *why, size_t why_size)
 {
-    int e = make_one(r, "slots", shape->slots_bytes, slots_at_start(shape), mode, &r->slots_fd, why, why_size);
+    int e = make_one(r, "slots", shape->slots_bytes, dir_end(shape->n_units), mode, &r->slots_fd, why, why_size);
+    if (e == 0 && fallocate(r->slots_fd, 0, (off_t)shape->headers_offset, (off_t)headers_at_start(shape)) != 0)
+        e = refuse_make(r, "slots", headers_at_start(shape), why, why_size);
     if (e == 0)
         e = make_one(r, "lookup", shape->lookup_bytes, shape->lookup_bytes, mode, &r->lookup_fd, why, why_size);
     if (e == 0)

@@ -12,6 +12,8 @@ struct region_shape {
 };
 
 #define REGION_DIR_OFFSET 4096u
+#define REGION_GROWTH 4u         /* a directory has room for a pool of so many times the first one's size, */
+#define REGION_UNITS_LEAST 4096u /* and of at least so many units */
 
 void region_shape(struct region_shape *out, const struct settings *s);
 

@@ -66,6 +66,20 @@ int region_space(const struct region *r, const struct settings *s, const struct 
     return e;
 }
 
+int region_space_grow(const struct region *r, const struct settings *s, uint64_t bytes, char *why, size_t why_size)
+{
+    const struct space_need need = {
+        .path = r->path,
+        .dir_fd = r->dir_fd,
+        .bytes = bytes,
+        .own_bytes = peers_home_bytes(r->super->max_headers, s->pool, s),
+        .lock_bytes = s->pool,
+        .lock = s->lock,
+        .root = "",
+    };
+    return space_check(&need, why, why_size);
+}
+
 static uint64_t file_allocated(const struct region *r, const char *name)
 {
     struct stat st;

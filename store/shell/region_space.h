@@ -10,6 +10,8 @@
  * size, and the command that removes it. 0; -ENOSPC, -ENOMEM, -EPERM as space_check. */
 int region_space(const struct region *r, const struct settings *s, const struct region_shape *shape, uint64_t freed,
                  char *why, size_t why_size);
+/* For a pool of r that is there to have `bytes` more, and the settings' size in all. 0; as space_check. */
+int region_space_grow(const struct region *r, const struct settings *s, uint64_t bytes, char *why, size_t why_size);
 /* For the index of r to become as large as the settings say. 0; -ENOSPC with the sentence. */
 int region_space_index(const struct region *r, const struct settings *s, char *why, size_t why_size);
 /* The sentence for an index of so many bytes that found none. -ENOSPC. */

@@ -34,10 +34,6 @@ static const char restart[] = "while the node runs: restart it, or set it back";
 
 static const char *way_out(unsigned i)
 {
-    if (i == SET_POOL)
-        return "while the node runs, nor by a restart where the region has objects: set it back, or start the node "
-               "over "
-               "another region";
     if (i == SET_MR_SIZE || i == SET_MAX_OBJECTS)
         return "in a region that is there, not by a restart either: set it back, or start the node over another region";
     return restart;
@@ -49,8 +45,8 @@ static int check_fixed(const struct settings *old, const struct settings *fresh,
     char now[VALUE_MAX], then[VALUE_MAX];
     for (unsigned n = 0; n < 2 * SETTINGS; n++) {
         unsigned i = n % SETTINGS;
-        bool below = i == SET_REPLACEABLE ||                  /* with the other namespaces */
-                     (n < SETTINGS && way_out(i) == restart); /* may follow from one that is told first */
+        bool below = i == SET_REPLACEABLE || i == SET_SHARE || /* with the other namespaces */
+                     (n < SETTINGS && way_out(i) == restart);  /* may follow from one that is told first */
         if (can_change[i] || below || !differs(old, fresh, i, now, then))
             continue;
         snprintf(why, why_size, "%s can't change from %s to %s %s", settings_table[i].name, then, now, way_out(i));

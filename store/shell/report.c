@@ -11,6 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#define CLASSES_SHOWN 64u
+
 /* Counters that clients write may say anything: what JSON's integers can't hold is cut. */
 static json_t *number(uint64_t v)
 {
@@ -57,6 +59,22 @@ void report_lanes(const struct server *s, struct lane_sums *out)
         pins_lanes(&s->sessions[i]->pins, out);
 }
 
+static json_t *pages_json(const struct region_pages *p)
+{
+    const struct {
+        const char *name;
+        const struct region_part_pages *part;
+    } parts[] = {{"pool", &p->pool}, {"lookup", &p->lookup}, {"slots", &p->slots}};
+    json_t *all = json_object();
+    for (unsigned i = 0; i < sizeof parts / sizeof *parts; i++) {
+        json_t *o = json_object();
+        put(o, "bytes", parts[i].part->bytes);
+        put(o, "huge_bytes", parts[i].part->huge_bytes);
+        json_object_set_new(all, parts[i].name, o);
+    }
+    return all;
+}
+
 static json_t *region_json(const struct server *s)
 {
     const struct region *r = &s->region;
@@ -68,6 +86,7 @@ static json_t *region_json(const struct server *s)
     json_object_set_new(o, "uuid", json_string(uuid));
     put(o, "incarnation", r->incarnation);
     put_text(o, "began", r->began);
+    json_object_set_new(o, "pages", pages_json(&r->pages));
     json_object_set_new(o, "locked", json_boolean(r->locked));
     put_text(o, "lock_note", r->lock_note);
     put_text(o, "problem", s->unlinked);
@@ -83,12 +102,32 @@ static json_t *pool_json(const struct server *s, const struct node_status *st)
     put(o, "largest_free_bytes", st->slabs.largest_bytes);
     put(o, "sealed_bytes", st->sealed_bytes);
     put(o, "object_bytes", st->object_bytes);
+    put(o, "waste_bytes", st->sealed_bytes - st->object_bytes);
     put(o, "draft_bytes", st->draft_bytes);
     put(o, "retired_bytes", st->retired_bytes);
     put(o, "high_bytes", st->high_bytes);
     put(o, "low_bytes", st->low_bytes);
     put(o, "page_bytes", s->region.pool.page_bytes);
     return o;
+}
+
+/* Slot sizes that are in use, and those that were learned. */
+static json_t *classes_json(const struct server *s)
+{
+    struct slabs_class class[CLASSES_SHOWN];
+    uint32_t n = node_classes(s->node, class, CLASSES_SHOWN);
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < n; i++) {
+        json_t *o = json_object();
+        put(o, "bytes", class[i].bytes);
+        put(o, "slab_bytes", class[i].slab_bytes);
+        put(o, "slots", class[i].slots);
+        put(o, "used", class[i].used);
+        json_object_set_new(o, "learned", json_boolean(class[i].learned));
+        json_object_set_new(o, "in_use", json_boolean(class[i].is_class));
+        json_array_append_new(list, o);
+    }
+    return list;
 }
 
 static json_t *slots_json(const struct server *s, const struct node_status *st)
@@ -106,6 +145,7 @@ static json_t *slots_json(const struct server *s, const struct node_status *st)
     put(o, "free_units", st->slabs.free_units);
     put(o, "headers_used", st->slabs.headers_used);
     put(o, "headers_max", s->region.super->max_headers);
+    json_object_set_new(o, "classes", classes_json(s));
     return o;
 }
 
@@ -116,6 +156,20 @@ static json_t *metadata_json(const struct server *s, const struct node_status *s
     put(o, "header_bytes", st->slabs.headers_used * sizeof(struct slot_header));
     put(o, "state_bytes", st->slabs.headers_used * st->slot_state_bytes);
     put(o, "lookup_bytes", s->region.lookup_bytes);
+    return o;
+}
+
+/* Namespaces that have a share of the pool, by name. */
+static json_t *shares_json(const struct server *s)
+{
+    json_t *o = json_object();
+    struct node_share x;
+    for (uint32_t i = 0; i < node_share(s->node, i, &x); i++) {
+        json_t *share = json_object();
+        put(share, "share_bytes", x.limit);
+        put(share, "used_bytes", x.bytes);
+        json_object_set_new(o, x.name, share);
+    }
     return o;
 }
 
@@ -278,6 +332,7 @@ static char *report_status(const struct server *s)
     json_object_set_new(o, "node", node_json(s));
     json_object_set_new(o, "region", region_json(s));
     json_object_set_new(o, "pool", pool_json(s, &st));
+    json_object_set_new(o, "numa", report_numa(s, &st));
     json_object_set_new(o, "slots", slots_json(s, &st));
     json_object_set_new(o, "index", index_json(&st));
     json_object_set_new(o, "local", local_json(s));
@@ -288,12 +343,12 @@ static char *report_status(const struct server *s)
     json_object_set_new(o, "metadata", metadata_json(s, &st));
     json_object_set_new(o, "remembered", remembered_json(&st));
     json_object_set_new(o, "whatif", report_whatif_totals(s));
+    json_object_set_new(o, "shares", shares_json(s));
     json_object_set_new(o, "sessions", sessions_json(s));
     json_object_set_new(o, "peers", peers_report(s->peers));
     json_object_set_new(o, "home", home_part_report(s->peers));
     json_object_set_new(o, "pull", pull_part_report(s->peers));
     json_object_set_new(o, "remote", peers_remote_report(s->peers, &st));
-    json_object_set_new(o, "pull", pull_part_report(s->peers));
     json_object_set_new(o, "settings", settings_json(&s->settings));
     return text_of(o);
 }

@@ -10,6 +10,7 @@
 #include "store/shell/log.h"
 #include "store/shell/loop.h"
 #include "store/shell/peers.h"
+#include "store/shell/region_pages.h"
 #include "store/shell/report.h"
 #include "store/shell/session.h"
 #include "store/shell/settings_value.h"
@@ -348,6 +349,8 @@ static int open_node(struct server *s)
                                  .pin_quota = s->settings.pin_quota,
                                  .namespaces = s->settings.namespaces,
                                  .n_namespaces = s->settings.n_namespaces,
+                                 .places = r->numa.places,
+                                 .n_places = r->numa.n_places,
                                  .publish = peers_wanted(s),
                                  .tombstone_ns = s->settings.tombstone_ns,
                                  .lease = {.ttl_ns = s->settings.lease_ns,
@@ -413,13 +416,27 @@ static void say_small_pool(const struct server *s)
               amount(s->region.pool.bytes, has), given);
 }
 
-/* How it began, and what about the region its administrator should know. An application chose no memory limit. */
-static void say_region(const struct server *s)
+/* An application that asked for nothing is told, not warned. */
+static void say_numa(const struct server *s, const struct region *r)
 {
-    const struct region *r = &s->region;
-    log_event(r->lost ? LOG_WARNING : LOG_INFO, "region '%s', start %llu: %s", r->path,
+    char placed[300];
+    bool asked = !s->settings.embedded || s->settings.source[SET_NUMA].origin != ORIGIN_DEFAULT;
+    numa_placed(&r->numa.plan, placed, sizeof placed);
+    if (r->numa.note[0] != '\0')
+        log_event(asked ? LOG_WARNING : LOG_INFO, "%s", r->numa.note);
+    else if (r->numa.plan.n > 0)
+        log_event(LOG_INFO, "the pool's pages are on the NUMA nodes asked for: %s%s", placed,
+                  r->numa.plan.moved ? " (some were moved there)" : "");
+}
+
+/* How it began, and what about the region its administrator should know. An application chose no memory limit. */
+static void say_region(struct server *s)
+{
+    struct region *r = &s->region;
+    log_event(r->lost || r->dropped > 0 ? LOG_WARNING : LOG_INFO, "region '%s', start %llu: %s", r->path,
               (unsigned long long)r->incarnation, r->began);
     say_small_pool(s);
+    region_pages(r, &s->settings);
     if (!space_in_memory(r->dir_fd))
         log_event(LOG_WARNING,
                   "region '%s' is not on tmpfs, ramfs or hugetlbfs: every write may go to disk: name a --region below "
@@ -427,6 +444,7 @@ static void say_region(const struct server *s)
                   r->path);
     if (s->settings.lock == MEM_LOCK_AUTO && !r->locked)
         log_event(s->settings.embedded ? LOG_INFO : LOG_WARNING, "%s", r->lock_note);
+    say_numa(s, r);
 }
 
 static int open_rest(struct server *s, char *why, size_t why_size)

@@ -309,7 +309,9 @@ static void request_hand_over(struct session *c)
     const struct msg_head *m = session_take(c);
     if (!m)
         return;
-    struct node_event ev = {.kind = EV_REQUEST, .session = c->id, .message = m};
+    int cpu = (int)atomic_load_explicit(&c->ring->client_cpu, memory_order_relaxed);
+    struct node_event ev = {
+        .kind = EV_REQUEST, .session = c->id, .place = region_place_of(&c->server->region, cpu), .message = m};
     dispatch(c->server, &ev);
 }
 

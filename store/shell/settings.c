@@ -21,6 +21,8 @@ const struct setting settings_table[] = {
                      "where /metrics is served; loopback addresses only"},
     [SET_POLICY] = {"policy", "NAME", "", "pwl", "how objects to evict are chosen"},
     [SET_POOL] = {"pool", "SIZE", "1 to 16777214MiB", "1GiB", "bytes of payload memory, rounded up to 2MiB"},
+    [SET_SHRINK] = {"shrink", "refuse|drop|drop-held", "", "refuse",
+                    "what a start with a smaller pool does with objects beyond its end; drop spares those with holds"},
     [SET_MR_SIZE] = {"mr-size", "SIZE", "1 to 16777214MiB", "1GiB",
                      "no object is larger, or straddles a multiple of it"},
     [SET_INDEX_SIZE] = {"index-size", "SIZE", "from 256KiB", "auto", "bytes of the index map; auto: from max-objects"},
@@ -37,6 +39,10 @@ const struct setting settings_table[] = {
                       "reads them; lock is off too"},
     [SET_LOCK] = {"lock", "off|auto|required", "", "auto", "lock the pool in memory"},
     [SET_THREADS] = {"threads", "N", "0 to 64", "0", "threads that populate the pool; 0: one a CPU, at most 8"},
+    [SET_NUMA] = {"numa", "auto|off|N[,N..]", "N 0 to 1023", "auto",
+                  "NUMA nodes that the pool is spread over; auto: all that this process may use; off: not asked for"},
+    [SET_NUMA_STRICT] = {"numa-strict", "yes|no", "", "no",
+                         "refuse to start where a page of the pool is not on the NUMA node asked for"},
     [SET_SPIN] = {"spin-us", "N", "0 to 1000000", "50", "most microseconds to poll for a request or an answer"},
     [SET_MODE] = {"mode", "0600|0640", "", "0600", "of socket and region files; 0640 lets a group read"},
     [SET_QUARANTINE] = {"quarantine", "DURATION", "0s to 24h", "1s", "between a writer's death and reuse of its slots"},
@@ -65,6 +71,9 @@ const struct setting settings_table[] = {
         {"replaceable", "NAME[,NAME..]", "", "none",
          "namespaces where a put replaces, beside those of [namespace] sections; may be repeated; the same on "
          "all nodes"},
+    [SET_SHARE] = {"share", "NAME=SIZE|PERCENT[,..]", "PERCENT 0.0001% to 100%", "none",
+                   "what a namespace has up to this much of the pool is not evicted for others, beside those of "
+                   "[namespace] sections; may be repeated"},
 };
 const unsigned settings_count = sizeof settings_table / sizeof *settings_table;
 _Static_assert(SETTINGS <= sizeof((struct settings *)0)->source / sizeof((struct settings *)0)->source[0], "source");
@@ -109,7 +118,7 @@ static bool adds(const struct settings *s, unsigned i, enum setting_origin origi
 }
 
 /* more: of a setting that may be repeated every place is kept, as far as there is room for whole ones. */
-static void set_where(char *out, size_t size, const char *where, bool more)
+void settings_where(char *out, size_t size, const char *where, bool more)
 {
     size_t kept = more && strcmp(out, where) != 0 ? strlen(out) : 0;
     if (kept + strlen(where) + 3 > size)
@@ -130,7 +139,7 @@ int settings_set(struct settings *s, const char *name, const char *value, enum s
         return found;
     }
     unsigned i = (unsigned)found;
-    bool list = i == SET_CLASS || i == SET_PEERS || i == SET_REPLACEABLE;
+    bool list = i == SET_CLASS || i == SET_PEERS || i == SET_REPLACEABLE || i == SET_SHARE;
     if (origin == ORIGIN_URL && s->source[i].origin == ORIGIN_URL && !list) {
         snprintf(why, why_size, "'%s' stands twice in the URL: leave one of them out", name);
         return -EINVAL;
@@ -145,6 +154,8 @@ int settings_set(struct settings *s, const char *name, const char *value, enum s
         copy->n_classes = 0;
     if (i == SET_PEERS && !adds(s, i, origin))
         copy->n_peers = 0;
+    if (i == SET_SHARE && !adds(s, i, origin))
+        memset(copy->shares, 0, sizeof copy->shares);
     int e = value_parse(copy, i, value);
     if (e != 0 && *copy->peers_wrong) {
         snprintf(why, why_size, "'%s': %s", name, copy->peers_wrong);
@@ -155,7 +166,7 @@ int settings_set(struct settings *s, const char *name, const char *value, enum s
     } else if (origin >= s->source[i].origin) {
         copy->source[i].origin = origin;
         snprintf(copy->source[i].text, sizeof copy->source[i].text, "%s", value);
-        set_where(copy->source[i].where, sizeof copy->source[i].where, where, adds(s, i, origin));
+        settings_where(copy->source[i].where, sizeof copy->source[i].where, where, adds(s, i, origin));
         *s = *copy;
     }
     free(copy);
@@ -178,58 +189,6 @@ int settings_peer(struct settings *s, const char *name, const char *value, const
         return -EINVAL;
     }
     return settings_set(s, "peers", text, ORIGIN_FILE, where, why, why_size);
-}
-
-static bool name_is_valid(const char *name)
-{
-    size_t n = strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-");
-    return n > 0 && n <= NAME_MAX_BYTES && name[n] == '\0';
-}
-
-int namespace_find(struct settings *s, const char *name, struct node_namespace **out)
-{
-    if (!name_is_valid(name))
-        return -EINVAL;
-    for (uint32_t i = 0; i < s->n_namespaces; i++) {
-        *out = &s->namespaces[i];
-        if (strcmp((*out)->name, name) == 0)
-            return 0;
-    }
-    if (s->n_namespaces == SETTINGS_NAMESPACES)
-        return -ERANGE;
-    *out = &s->namespaces[s->n_namespaces++];
-    snprintf((*out)->name, sizeof(*out)->name, "%s", name);
-    return 0;
-}
-
-static int refuse(char *why, size_t size, const char *format, const char *foreign)
-{
-    char shown[100];
-    escape_bytes(shown, sizeof shown, foreign, strlen(foreign));
-    snprintf(why, size, format, shown);
-    return -EINVAL;
-}
-
-int settings_namespace(struct settings *s, const char *name, const char *key, const char *value, const char *where,
-                       char *why, size_t why_size)
-{
-    struct node_namespace *n;
-    if (!name_is_valid(name))
-        return refuse(why, why_size, "namespace '%s': a name has 1 to 63 of the characters a-z A-Z 0-9 . _ -", name);
-    if (strcmp(key, "replaceable") != 0)
-        return refuse(why, why_size, "unknown key '%s': a namespace has 'replaceable'", key);
-    bool yes = strcmp(value, "yes") == 0;
-    if (!yes && strcmp(value, "no") != 0)
-        return refuse(why, why_size, "'replaceable' is '%s': write yes or no", value);
-    if (namespace_find(s, name, &n) != 0)
-        return refuse(why, why_size, "namespace '%s' is one too many: 256 can be configured", name);
-    if (s->source[SET_REPLACEABLE].origin <= ORIGIN_FILE) {
-        s->source[SET_REPLACEABLE].origin = ORIGIN_FILE;
-        set_where(s->source[SET_REPLACEABLE].where, sizeof s->source[0].where, where, true);
-        n->replaceable = yes;
-    }
-    n->replaceable |= yes; /* what a flag or a variable names is so, whatever a section says */
-    return 0;
 }
 
 /* ---- what depends on others ---- */
@@ -302,6 +261,8 @@ int settings_finish(struct settings *s, char *why, size_t why_size)
         s->threads = cpus < 1 ? 1 : cpus > 8 ? 8 : (uint32_t)cpus;
     }
     int e = resolve_marks(s, why, why_size);
+    e = e ? e : finish_shares(s, why, why_size);
     e = e != 0 ? e : resolve_lock(s, why, why_size);
+    e = e != 0 ? e : finish_numa(s, why, why_size);
     return e != 0 ? e : finish_peers(s, why, why_size);
 }

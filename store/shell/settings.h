@@ -7,6 +7,7 @@
 #include "replication/wire.h"
 #include "store/memkind.h"
 #include "store/node.h"
+#include "store/numa.h"
 
 #define SETTINGS_CLASSES 32u
 #define SETTINGS_NAMESPACES 256u
@@ -23,7 +24,19 @@ enum peer_trust {
     TRUST_NETWORK /* whoever reaches the address may read and write all objects */
 };
 
+enum settings_numa {
+    NUMA_AUTO, /* all nodes whose memory this process may use */
+    NUMA_OFF,  /* wherever the kernel puts them */
+    NUMA_LIST
+};
+
 enum populate_pool { POPULATE_ON, POPULATE_OFF /* for measuring */ };
+
+enum shrink_pool {                   /* what a start with a smaller pool may lose of what lies beyond its end */
+                   SHRINK_REFUSE,    /* no object */
+                   SHRINK_DROP,      /* objects without a hold */
+                   SHRINK_DROP_HELD, /* every object */
+};
 
 /* A member of the list. */
 struct settings_peer {
@@ -38,6 +51,7 @@ struct settings {
     char metrics[108]; /* off | HOST:PORT (loopback addresses only) | unix:PATH; default off */
     char policy[16];
     uint64_t pool;        /* bytes, rounded up to 2 MiB; default 1GiB */
+    uint32_t shrink;      /* enum shrink_pool; default refuse */
     uint64_t mr_size;     /* default 1GiB */
     uint64_t index_size;  /* LMDB map; 0: from max-objects */
     uint64_t max_objects; /* 0: from the pool: a 4 KiB object each up to 1 GiB of pool, then 16 KiB; rounded up to what
@@ -47,9 +61,13 @@ struct settings {
     uint64_t pin_quota;   /* bytes a session may pin; 0: no limit */
     uint32_t classes[SETTINGS_CLASSES]; /* --class SIZE, repeatable: slot sizes in pages beside the fixed ones */
     uint32_t n_classes;
-    uint32_t populate;     /* enum populate_pool; default on */
-    enum mem_lock lock;    /* off | auto | required */
-    uint32_t threads;      /* for prefault; 0: as many as there are CPUs, at most 8 */
+    uint32_t populate;               /* enum populate_pool; default on */
+    enum mem_lock lock;              /* off | auto | required */
+    uint32_t threads;                /* for prefault; 0: as many as there are CPUs, at most 8 */
+    uint32_t numa;                   /* enum settings_numa; default auto */
+    uint32_t numa_nodes[NUMA_PARTS]; /* of the list: the pool is spread over these */
+    uint32_t n_numa;
+    uint32_t numa_strict;  /* pages that are elsewhere are no warning but the end of the start; default no */
     uint32_t spin_us;      /* most that the node spins after a request before it sleeps; 0 never; default 50 */
     uint32_t mode;         /* of region files and socket, octal: 0600; 0640 lets a group read */
     int64_t quarantine_ns; /* duration: 1s, 500ms */
@@ -58,8 +76,10 @@ struct settings {
     struct node_namespace namespaces[SETTINGS_NAMESPACES]; /* [namespace NAME] replaceable = yes|no, and
                                                                replaceable = NAME[,NAME..] */
     uint32_t n_namespaces;
-    char name[SETTINGS_NODE_NAME];    /* of this node among its peers; default: the host's */
-    char cluster[SETTINGS_NODE_NAME]; /* nodes of another one are refused; default berth */
+    char shares[SETTINGS_NAMESPACES][24]; /* [namespace NAME] share = SIZE|PERCENT, and share = NAME=SIZE|PERCENT[,..]:
+                                             as they were written, "": none */
+    char name[SETTINGS_NODE_NAME];        /* of this node among its peers; default: the host's */
+    char cluster[SETTINGS_NODE_NAME];     /* nodes of another one are refused; default berth */
     char listen[SETTINGS_ADDRESS]; /* off | tcp://HOST:PORT, port 0: a free one. Default: its own entry's, else off */
     uint32_t peer_trust;           /* enum peer_trust; default host */
     char peers_wrong[280];         /* in settings_set's copy, after it refused a value of `peers`: why */

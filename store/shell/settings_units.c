@@ -32,6 +32,10 @@ static const char *peering_units(unsigned index, bool range)
         return range ? "256 namespaces can be configured"
                      : "write none, or names of 1 to 63 of the characters a-z A-Z 0-9 . _ -, several joined by commas; "
                        "it names namespaces and is no switch: yes, no, true, false, on and off are refused";
+    case SET_SHARE:
+        return range ? "a share is a size above 0 or 0.0001% to 100% of the pool; 256 namespaces can be configured, 63 "
+                       "with one"
+                     : "write none, or NAME=SIZE or NAME=PERCENT, several joined by commas";
     case SET_VERIFY:
         return "write always, 1/N with N up to 1000000000, or lease";
     default:
@@ -67,10 +71,16 @@ const char *value_units(unsigned index, int error)
         return "that is no size: " SIZE_UNITS;
     case SET_CLASS:
         return range ? "classes are 1 byte to 1GiB, 32 at most" : "that is no size: write none, or " SIZE_UNITS;
+    case SET_SHRINK:
+        return "write refuse, drop or drop-held";
     case SET_POPULATE:
         return "write on or off";
     case SET_LOCK:
         return "write off, auto or required";
+    case SET_NUMA:
+        return range ? "nodes are 0 to 1023, 16 of them at most" : "write auto, off, or different nodes as 0,1";
+    case SET_NUMA_STRICT:
+        return "write yes or no";
     case SET_THREADS:
         return "write a number from 0 to 64";
     case SET_SPIN:

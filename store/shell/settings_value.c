@@ -21,9 +21,11 @@
 
 static const char *const lock_names[] = {"off", "auto", "required", NULL};
 static const char *const populate_names[] = {"on", "off", NULL};
+static const char *const shrink_names[] = {"refuse", "drop", "drop-held", NULL};
 static const char *const level_names[] = {"error", "warning", "info", "debug", NULL};
 
 static const char *const format_names[] = {"text", "json", NULL};
+static const char *const strict_names[] = {"no", "yes", NULL};
 static const char *const trust_names[] = {"host", "network", NULL};
 
 static int parse_name(const char *const *names, const char *text)
@@ -82,7 +84,7 @@ static bool parse_percent(const char *text, uint64_t *out)
     return end != NULL && strcmp(end, "%") == 0;
 }
 
-static int check_share(const char *text)
+int value_check_share(const char *text)
 {
     uint64_t n;
     if (strchr(text, '%') == NULL)
@@ -182,36 +184,6 @@ static int parse_classes(struct settings *s, const char *text)
     return parse_list(s, text, parse_class);
 }
 
-/* Whoever takes this setting for a switch would have a namespace of that name, and none that is replaceable. */
-static bool is_switch(const char *piece)
-{
-    static const char *const words[] = {"yes", "no", "true", "false", "on", "off"};
-    for (unsigned i = 0; i < sizeof words / sizeof *words; i++) {
-        if (strcasecmp(piece, words[i]) == 0)
-            return true;
-    }
-    return false;
-}
-
-static int replaceable(struct settings *s, char *piece)
-{
-    struct node_namespace *n;
-    int e = is_switch(piece) ? -EINVAL : namespace_find(s, piece, &n);
-    if (e == 0)
-        n->replaceable = true;
-    return e;
-}
-
-static void show_replaceable(const struct settings *s, char *out, size_t size)
-{
-    size_t at = 0;
-    snprintf(out, size, "none");
-    for (uint32_t i = 0; i < s->n_namespaces && at < size; i++) {
-        if (s->namespaces[i].replaceable)
-            at += (size_t)snprintf(out + at, size - at, "%s%s", at > 0 ? "," : "", s->namespaces[i].name);
-    }
-}
-
 static int parse_mode(const char *text, uint32_t *out)
 {
     static const struct {
@@ -289,7 +261,7 @@ static int parse_peering(struct settings *s, unsigned index, const char *text)
     case SET_LEASE:
         return parse_duration(text, LEASE_LEAST_NS, LEASE_TTL_LIMIT_NS, &s->lease_ns);
     case SET_LEASE_QUOTA:
-        return check_share(text);
+        return value_check_share(text);
     case SET_VERIFY:
         return parse_verify(text, &s->verify);
     case SET_TOMBSTONES:
@@ -297,7 +269,9 @@ static int parse_peering(struct settings *s, unsigned index, const char *text)
     case SET_FRESH:
         return parse_duration(text, MEMORY_LEAST_NS, DAY_NS, &s->fresh_ns);
     case SET_REPLACEABLE:
-        return parse_list(s, text, replaceable);
+        return parse_list(s, text, parse_replaceable);
+    case SET_SHARE:
+        return parse_list(s, text, parse_share);
     default:
         return -EINVAL;
     }
@@ -325,17 +299,23 @@ int value_parse(struct settings *s, unsigned index, const char *text)
     case SET_HIGH:
     case SET_LOW:
     case SET_DRAFT_QUOTA:
-        return check_share(text);
+        return value_check_share(text);
     case SET_PIN_QUOTA:
         return parse_size(text, 0, INT64_MAX, &s->pin_quota);
     case SET_CLASS:
         return parse_classes(s, text);
     case SET_POPULATE:
         return parse_choice(populate_names, text, &s->populate);
+    case SET_SHRINK:
+        return parse_choice(shrink_names, text, &s->shrink);
     case SET_LOCK:
         return parse_lock(text, &s->lock);
     case SET_THREADS:
         return parse_small(text, 64, &s->threads);
+    case SET_NUMA:
+        return parse_numa(s, text);
+    case SET_NUMA_STRICT:
+        return parse_choice(strict_names, text, &s->numa_strict);
     case SET_SPIN:
         return parse_small(text, 1000000, &s->spin_us);
     case SET_MODE:
@@ -439,8 +419,12 @@ static const char *text_field(const struct settings *s, unsigned index)
         return s->policy;
     case SET_POPULATE:
         return populate_names[s->populate];
+    case SET_SHRINK:
+        return shrink_names[s->shrink];
     case SET_LOCK:
         return lock_names[s->lock];
+    case SET_NUMA_STRICT:
+        return strict_names[s->numa_strict];
     case SET_LOG_LEVEL:
         return level_names[s->log_level];
     case SET_LOG_FORMAT:
@@ -483,10 +467,14 @@ void settings_value(const struct settings *s, unsigned index, char *out, size_t 
         show_duration(index == SET_LEASE ? s->lease_ns : s->quarantine_ns, out, size);
     else if (index == SET_TOMBSTONES || index == SET_FRESH)
         show_duration(index == SET_FRESH ? s->fresh_ns : s->tombstone_ns, out, size);
+    else if (index == SET_NUMA)
+        show_numa(s, out, size);
     else if (index == SET_PEERS)
         show_peers(s, out, size);
     else if (index == SET_REPLACEABLE)
         show_replaceable(s, out, size);
+    else if (index == SET_SHARE)
+        show_shares(s, out, size);
     else if (index == SET_HOMES)
         snprintf(out, size, "%u", s->homes);
     else if (index == SET_VERIFY)

@@ -10,6 +10,7 @@ enum setting_index { /* order of settings_table */
                      SET_METRICS,
                      SET_POLICY,
                      SET_POOL,
+                     SET_SHRINK,
                      SET_MR_SIZE,
                      SET_INDEX_SIZE,
                      SET_MAX_OBJECTS,
@@ -21,6 +22,8 @@ enum setting_index { /* order of settings_table */
                      SET_POPULATE,
                      SET_LOCK,
                      SET_THREADS,
+                     SET_NUMA,
+                     SET_NUMA_STRICT,
                      SET_SPIN,
                      SET_MODE,
                      SET_QUARANTINE,
@@ -38,6 +41,7 @@ enum setting_index { /* order of settings_table */
                      SET_TOMBSTONES,
                      SET_FRESH,
                      SET_REPLACEABLE,
+                     SET_SHARE,
                      SETTINGS
 };
 
@@ -45,7 +49,9 @@ enum setting_index { /* order of settings_table */
 int value_parse(struct settings *s, unsigned index, const char *text);
 /* What is wrong after value_parse returned `error`, and what to write instead. Static storage. */
 const char *value_units(unsigned index, int error);
-/* Bytes of a checked SIZE|PERCENT of the pool. */
+/* A SIZE|PERCENT: 0, -EINVAL, -ERANGE. */
+int value_check_share(const char *text);
+/* Bytes of a checked one of the pool. */
 uint64_t value_share(const char *text, uint64_t pool);
 
 #define SETTINGS_PIECE (SETTINGS_NODE_NAME + SETTINGS_ADDRESS + 16) /* bytes of one of a list, its NUL included */
@@ -54,11 +60,28 @@ uint64_t value_share(const char *text, uint64_t pool);
  * returned, or -EINVAL: a piece is too long. */
 int parse_list(struct settings *s, const char *text, int (*one)(struct settings *s, char *piece));
 
-/* The namespace of this name, made if it is new: 0, -EINVAL (no name), -ERANGE (one too many). settings.c. */
+/* Where a value was said; more: beside the places that are there. settings.c. */
+void settings_where(char *out, size_t size, const char *where, bool more);
+
+/* ---- settings_namespaces.c ---- */
+
+/* The namespace of this name, made if it is new: 0, -EINVAL (no name), -ERANGE (one too many). */
 int namespace_find(struct settings *s, const char *name, struct node_namespace **out);
+int parse_replaceable(struct settings *s, char *piece);
+int parse_share(struct settings *s, char *piece);
+void show_replaceable(const struct settings *s, char *out, size_t size);
+void show_shares(const struct settings *s, char *out, size_t size);
+/* Makes them bytes of the pool. 0, or -EINVAL with a sentence. */
+int finish_shares(struct settings *s, char *why, size_t why_size);
 
 /* HOST:PORT that only processes of this host reach. */
 bool address_is_loopback(const char *text);
+
+/* ---- settings_numa.c ---- */
+
+int parse_numa(struct settings *s, const char *text);
+void show_numa(const struct settings *s, char *out, size_t size);
+int finish_numa(const struct settings *s, char *why, size_t why_size);
 
 /* ---- settings_peers.c: what makes a node one of several ---- */
 

@@ -37,6 +37,15 @@ json "d['ratio'] < 1"
 run 0 berth bench idle --objects 10 --seconds 1
 out_has "ms a second"
 out_has "% of a core"
+bench prefault --size 8MiB --threads 2
+json "(d['threads'] == 2 and d['baseline']['name'] == 'plain_bytes_per_second' and d['bytes_per_second'] > 0
+    and set(d['prefault']) == {'node', 'plain', 'node_small_pages', 'plain_advised', 'plain_collapsed', 'rounds',
+    'small_pages_ratio'}
+    and d['prefault']['rounds'] >= 5 and d['prefault']['small_pages_ratio'] > 0
+    and d['prefault']['node_small_pages']['huge_share'] == 0)"
+run 2 berth bench prefault --size 4KiB
+run 0 berth bench prefault --size 2MiB --seconds 1
+out_has "on pages of 2 MiB"
 bench overhead --objects 2000
 json "$timed"
 

@@ -519,6 +519,34 @@ static void alone(void **state)
 }
 
 /* Not "an argument is out of range": the sentence says where an id comes from. */
+static bool noted(void *b)
+{
+    return daemon_number(b, "counters.pasts_noted") > 0;
+}
+
+/* What was evicted at one node and is put again at another: its homes have heard of the first, and tell the second. */
+static void evicted_elsewhere(void **state)
+{
+    (void)state;
+    open_nodes(NODES);
+    meet(NODES);
+    char key[16];
+    for (unsigned i = 0; i < 40; i++) { /* of 2 MiB: more than the pool has room for */
+        snprintf(key, sizeof key, "block%u", i);
+        put(node[0], key, 2 << 20);
+    }
+    settle(0);
+    assert_true(daemon_number(node[1], "counters.pasts_told") + daemon_number(node[2], "counters.pasts_told") > 0);
+    for (unsigned i = 0; i < 16; i++) {
+        snprintf(key, sizeof key, "block%u", i);
+        struct berth_key k = key_of(key);
+        uint8_t present;
+        if (berth_exists(node[0], &k, 1, &present, 0) == 0)
+            put(node[1], key, 2 << 20);
+    }
+    assert_true(eventually(noted, node[1], 20000));
+}
+
 static void unknown_namespace(void **state)
 {
     (void)state;
@@ -565,6 +593,7 @@ int main(void)
         CASE(both_ways_at_once),
         CASE(owner_is_killed),
         CASE(stat_at_peers),
+        CASE(evicted_elsewhere),
         CASE(unknown_namespace),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

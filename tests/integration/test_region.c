@@ -241,12 +241,25 @@ static void another_size(void **unused)
     assert_true(r.first && !r.lost);
     add_record(&r);
     region_close(&r, true);
-    assert_int_equal(region_open(&r, &s, NULL, why, sizeof why), -EINVAL);
-    assert_non_null(strstr(why, "in a pool of 6 MiB, not 4 MiB, "));
-    assert_non_null(strstr(why, "set pool=6MiB"));
-    open_well(&r, &larger);
-    assert_false(r.first);
+    open_well(&r, &s);
+    assert_true(!r.first && r.resized && r.dropped == 0);
+    assert_int_equal(r.super->n_units, 2);
+    assert_int_equal(r.pool.bytes, 4u << 20);
+    assert_non_null(strstr(r.began, "the pool shrank from 6.0 MiB to 4.0 MiB, every object is kept"));
     region_close(&r, true);
+    assert_int_equal(truncate(at("r/pool-0"), (6 << 20) - 1), 0); /* as one that was killed on the way leaves it */
+    open_well(&r, &s);
+    assert_true(!r.first && !r.resized);
+    region_close(&r, true);
+    assert_int_equal(truncate(at("r/pool-0"), (6 << 20) - 1), 0);
+    open_well(&r, &larger);
+    assert_true(!r.first && r.resized);
+    assert_true(blocks(r.pool.fd) >= 6u << 20);
+    region_close(&r, true);
+    settings_set(&larger, "pool", "64GiB", ORIGIN_FLAG, "", why, sizeof why);
+    assert_int_equal(settings_finish(&larger, why, sizeof why), 0);
+    assert_int_equal(region_open(&r, &larger, NULL, why, sizeof why), -EINVAL);
+    assert_non_null(strstr(why, "was made to grow to at most 8.00 GiB"));
 }
 
 static void killed_node_restarts_warm(void **unused)

@@ -247,7 +247,7 @@ const struct msg_reply *core_request(struct core *c, uint64_t session, struct ms
         }
         c->n_replies = 0;
     }
-    core_event(c, (struct node_event){.kind = EV_REQUEST, .session = session, .message = m});
+    core_event(c, (struct node_event){.kind = EV_REQUEST, .session = session, .place = c->place, .message = m});
     core_turn(c);
     return core_reply(c, m->id);
 }

@@ -32,6 +32,7 @@ struct core {
     struct batch *flying;
     void (*other)(struct core *c, const struct node_command *k); /* commands that nothing here carries out */
     uint64_t next_id;
+    uint8_t place;                         /* of requests: node_event.place */
     struct msg_reply *reply[CORE_REPLIES]; /* copies, in order */
     uint32_t n_replies;
     uint32_t closed;

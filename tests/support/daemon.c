@@ -74,6 +74,9 @@ static void run(const struct daemon *d, int log)
     if (d->cgroup) {
         enter_cgroup(d->cgroup);
     }
+    if (d->before) {
+        d->before();
+    }
     execv(path, (char *const *)argv);
     dprintf(2, "%s: %s\n", path, strerror(errno));
     _exit(127);

@@ -15,6 +15,7 @@ struct daemon {
     char socket[96];
     const char *extra[24]; /* flags, NULL-terminated */
     const char *cgroup;    /* directory of one that it is started in; NULL: the test's own */
+    void (*before)(void);  /* called in the new process before it becomes berthd; NULL: nothing */
     int log;               /* its stderr */
     char text[1 << 16];    /* what was read of it */
     size_t text_size;

@@ -268,6 +268,9 @@ void fleet_commands(uint16_t member, uint32_t most)
             break;
         case PUBLISH_KNOWN:
             known(n, c->member, &c->entry);
+            break;
+        case PUBLISH_PAST: /* homes of the fleet know none */
+            fail_msg("a past that no home told");
         }
     }
     for (uint32_t key = 0; key < KEYS; key++) {

@@ -1,5 +1,6 @@
 #include "tests/support/wire_case.h"
 
+#include "store/evict.h"
 #include "tests/support/draw.h"
 
 #include <errno.h>
@@ -204,6 +205,7 @@ static void any_entry(struct wire_entry *e)
         e->size = up_to(OBJECT_MAX);
         e->lineage = draw();
     }
+    e->past = e->kind == WIRE_GONE ? draw() & ((UINT64_C(1) << PAST_BITS) - 1) : 0;
 }
 
 static void any_item(struct wire_case *w, uint32_t at, bool most)
@@ -261,6 +263,7 @@ static void any_item(struct wire_case *w, uint32_t at, bool most)
     default: /* PUBLISHED */
         i->published.kind = (uint8_t)(fine ? WIRE_SUPERSEDED : 2 * draw_below(2));
         i->published.counter = fine ? up_to(WIRE_COUNTER_MAX) : 0;
+        i->published.past = i->published.kind == WIRE_TAKEN ? draw() & ((UINT64_C(1) << PAST_BITS) - 1) : 0;
         break;
     }
 }

@@ -220,11 +220,18 @@ static void answer(struct out *o, const struct wire_answer *a)
         lease(o, &a->lease);
 }
 
+static void past(struct out *o, uint64_t p)
+{
+    mask(o, 1, "past", p >> 32);
+    reserved(o, 1);
+    number(o, 4, "past age", (uint32_t)p);
+}
+
 static void entry(struct out *o, const struct wire_entry *e)
 {
     number(o, 1, "kind", e->kind);
     number(o, 1, "replaceable", e->replaceable);
-    reserved(o, 6);
+    past(o, e->past);
     version(o, &e->version);
     number(o, 8, "size", e->size);
     mask(o, 8, "lineage", e->lineage);
@@ -297,7 +304,8 @@ static void item(struct out *o, unsigned op, const struct wire_item *i)
         break;
     default: /* PUBLISHED */
         number(o, 1, "kind", i->published.kind);
-        reserved(o, 7);
+        reserved(o, 1);
+        past(o, i->published.past);
         number(o, 8, "counter", i->published.counter);
         break;
     }

@@ -284,6 +284,57 @@ static void test_ghosts(void **state)
     evict_pwl.destroy(w);
 }
 
+/* A key that was evicted at one node and is put at another: as if both had been one. */
+static void test_pasts(void **state)
+{
+    (void)state;
+    struct pwl *a = evict_pwl.create(1000, &env), *b = evict_pwl.create(1000, &env);
+    put_prompt(a, 0, 4, 0, 0);
+    for (uint32_t i = 0; i < 3; i++) {
+        put_prompt(a, 100 + 4 * i, 4, 0, 0);
+        evict_pwl.touch(a, (uint32_t[]){3, 2, 1, 0}, 4, 0);
+    }
+    uint64_t key = keys[1], unknown = new_key();
+    (evict_pwl.remove)(a, 1);
+    uint64_t past = evict_pwl.recall(a, key, false);
+    assert_true(past != 0 && past >> PAST_BITS == 0);
+    assert_int_equal(evict_pwl.recall(a, unknown, false), 0);
+    /* Told to a home, which forgets it when it tells it on. */
+    put_prompt(b, 0, 4, 0, 0);
+    evict_pwl.remember(b, key, past);
+    assert_int_equal(evict_pwl.recall(b, key, true) >> 32, past >> 32);
+    assert_int_equal(evict_pwl.recall(b, key, true), 0);
+    /* Of use where the key is: 4 uses before, one more now. Once, and not of what was used since. */
+    assert_int_equal(pwl_uses(&b->slot[2]), 1);
+    assert_true(evict_pwl.note(b, 2, past));
+    assert_int_equal(pwl_uses(&b->slot[2]), 5);
+    assert_int_equal(pwl_class_of(&b->slot[2]), PWL_USED + 2);
+    assert_false(evict_pwl.note(b, 2, past));
+    evict_pwl.touch(b, (uint32_t[]){1}, 1, 0);
+    assert_false(evict_pwl.note(b, 1, past));
+    assert_false(evict_pwl.note(b, 500, past));
+    assert_whole(b);
+    /* A home inserts it: what it was told is its own. */
+    evict_pwl.remember(b, key, past);
+    struct evict_hint h = one(50, 0);
+    h.key = keys[50] = key;
+    evict_pwl.insert(b, 50, &h);
+    assert_int_equal(pwl_uses(&b->slot[50]), 5);
+    /* Whatever a peer says is taken as 40 bits of hints. */
+    const uint64_t odd[] = {UINT64_MAX,       0, 1, UINT64_C(0xff) << 32, UINT64_C(0xf0) << 32 | UINT32_MAX,
+                            UINT64_C(1) << 36};
+    for (uint32_t i = 0; i < sizeof odd / sizeof *odd; i++) {
+        assert_false(evict_pwl.note(b, 3, odd[i]));
+        evict_pwl.remember(b, unknown, odd[i]);
+        assert_int_equal(evict_pwl.recall(b, unknown, true), 0);
+    }
+    assert_false(evict_pwl.note(b, UINT32_MAX, past));
+    assert_whole(a);
+    assert_whole(b);
+    evict_pwl.destroy(a);
+    evict_pwl.destroy(b);
+}
+
 static void test_bytes(void **state)
 {
     (void)state;
@@ -310,7 +361,8 @@ int main(void)
         cmocka_unit_test(test_deepest_first), cmocka_unit_test(test_no_leaf),
         cmocka_unit_test(test_parents),       cmocka_unit_test(test_priority_and_ttl),
         cmocka_unit_test(test_learns),        cmocka_unit_test(test_common_beginnings),
-        cmocka_unit_test(test_ghosts),        cmocka_unit_test(test_bytes),
+        cmocka_unit_test(test_ghosts),        cmocka_unit_test(test_pasts),
+        cmocka_unit_test(test_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -14,7 +15,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -55,7 +58,7 @@ static void tell(void *arg, uint64_t done, uint64_t total)
 
 static int reserve(struct mem_pool *p, uint64_t bytes, const struct mem_progress *progress)
 {
-    return host_memkind.reserve(p, path, bytes, MEM_LOCK_OFF, 3, progress, why, sizeof why);
+    return host_memkind.reserve(p, path, bytes, MEM_LOCK_OFF, 3, NULL, progress, why, sizeof why);
 }
 
 static unsigned resident(const struct mem_pool *p)
@@ -97,8 +100,8 @@ static void sparse(void **unused)
     struct mem_pool p;
     struct stat st;
     for (int old = 0; old < 2; old++) {
-        assert_int_equal(host_memkind.reserve(&p, path, UINT64_C(1) << 40, MEM_LOCK_OFF, 0, NULL, why, sizeof why),
-                         old);
+        int made = host_memkind.reserve(&p, path, UINT64_C(1) << 40, MEM_LOCK_OFF, 0, NULL, NULL, why, sizeof why);
+        assert_int_equal(made, old);
         assert_int_equal(fstat(p.fd, &st), 0);
         assert_int_equal(st.st_size, INT64_C(1) << 40);
         assert_int_equal(st.st_blocks, old * 8);
@@ -212,6 +215,31 @@ static void populate_fails(void **unused)
     close(fd);
 }
 
+/* A new file on a file system that is full, told from a page that can't be had. */
+static void populate_finds_no_room(void **unused)
+{
+    (void)unused;
+    char full[] = "/dev/shm/berth-test-full-XXXXXX";
+    assert_non_null(mkdtemp(full));
+    pid_t child = fork();
+    if (child == 0) {
+        char file[64];
+        snprintf(file, sizeof file, "%s/pool", full);
+        if (geteuid() != 0 || unshare(CLONE_NEWNS) != 0 || mount("", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+            mount("none", full, "tmpfs", 0, "size=3m") != 0)
+            _exit(77);
+        int fd = open(file, O_RDWR | O_CREAT, 0600);
+        void *at = fd >= 0 && ftruncate(fd, 8u << 20) == 0 ? map_shared(fd, 8u << 20, PROT_READ | PROT_WRITE) : NULL;
+        _exit(at != NULL && populate(at, fd, 8u << 20, 2, NULL) == -ENOSPC ? 0 : 1);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(rmdir(full), 0);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
+        skip();
+    assert_int_equal(status, 0);
+}
+
 static bool stop_at(void *arg)
 {
     atomic_int *left = arg;
@@ -246,6 +274,7 @@ int main(void)
                                        TEST(views),
                                        TEST(on_huge_pages),
                                        TEST(populate_fails),
+                                       TEST(populate_finds_no_room),
                                        TEST(stopped_between_pieces)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

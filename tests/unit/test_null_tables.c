@@ -43,7 +43,7 @@ static void null_memory_refuses(void **unused)
     struct mem_pool p = {0};
     char why[100] = "", byte;
     void *mr;
-    assert_int_equal(null_memkind.reserve(&p, "/x", 4096, MEM_LOCK_OFF, 1, NULL, why, sizeof why), -EOPNOTSUPP);
+    assert_int_equal(null_memkind.reserve(&p, "/x", 4096, MEM_LOCK_OFF, 1, NULL, NULL, why, sizeof why), -EOPNOTSUPP);
     assert_non_null(strstr(why, "'/x'"));
     assert_int_equal(null_memkind.map(&p, 0, 4096, 1), -EOPNOTSUPP);
     assert_int_equal(null_memkind.copy_in(&p, 0, &byte, 1), 0);

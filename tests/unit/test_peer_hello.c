@@ -34,10 +34,10 @@ static void test_up(void **unused)
     p.config[1].self.features = 0x3c0;
     p.config[0].self.version_max = 9;
     p.config[1].self.version_min = 2;
-    p.config[1].self.version_max = 4;
+    p.config[1].self.version_max = 5;
     pair_up(&p);
     for (unsigned i = 0; i < 2; i++) {
-        assert_int_equal(p.side[i].version, 4);
+        assert_int_equal(p.side[i].version, 5);
         assert_int_equal(p.side[i].features, 0x0c0);
         assert_string_equal(p.side[i].other.node, i ? "node-a" : "node-b");
         assert_string_equal(p.side[i].other.address, i ? "tcp://10.0.0.1:7400" : "tcp://10.0.0.2:7400");
@@ -55,12 +55,12 @@ static void test_newer(void **unused)
     for (unsigned newer = 0; newer < 2; newer++) {
         pair_init(&p);
         p.config[newer].self.version_min = 2;
-        p.config[newer].self.version_max = 5;
+        p.config[newer].self.version_max = 6;
         p.config[newer].self.features = UINT64_MAX;
-        p.config[1 - newer].self.version_max = 3;
+        p.config[1 - newer].self.version_max = 4;
         pair_up(&p);
-        assert_int_equal(p.side[0].version, 3);
-        assert_int_equal(p.side[1].version, 3);
+        assert_int_equal(p.side[0].version, 4);
+        assert_int_equal(p.side[1].version, 4);
         assert_int_equal(p.side[0].features, 0);
         pair_close(&p);
     }
@@ -91,11 +91,11 @@ static void test_no_common_version(void **unused)
     (void)unused;
     for (unsigned newer = 0; newer < 2; newer++) {
         pair_init(&p);
-        p.config[newer].self.version_min = 4;
-        p.config[newer].self.version_max = 5;
-        p.config[1 - newer].self.version_max = 3;
-        expect_refused(BERTH_EFORMAT, newer ? "'node-b' speaks 4 to 5" : "'node-b' speaks 3 to 3",
-                       newer ? "'node-a' 3 to 3" : "'node-a' 4 to 5");
+        p.config[newer].self.version_min = 5;
+        p.config[newer].self.version_max = 6;
+        p.config[1 - newer].self.version_max = 4;
+        expect_refused(BERTH_EFORMAT, newer ? "'node-b' speaks 5 to 6" : "'node-b' speaks 4 to 4",
+                       newer ? "'node-a' 4 to 4" : "'node-a' 5 to 6");
     }
 }
 
@@ -173,7 +173,7 @@ static void test_older(void **unused)
     alike();
     p.config[0].self.tombstone_ns = p.config[0].self.fresh_ns = 0;
     p.config[0].self.version_min = p.config[0].self.version_max = 1;
-    expect_refused(BERTH_EFORMAT, "'node-b' speaks 3 to 3", "'node-a' 1 to 1");
+    expect_refused(BERTH_EFORMAT, "'node-b' speaks 4 to 4", "'node-a' 1 to 1");
 }
 
 static const char *const unreachable[] = {
@@ -246,8 +246,8 @@ static void test_bad_welcome(void **unused)
         pair_open(&p);
         pair_event(&p, 0, PEER_EV_OPENED, 0);
         struct wire_message m = {.head = {.op = what == 2 ? WIRE_HELLO : WIRE_WELCOME},
-                                 .hello = {.version_min = what == 0 ? 4 : 3,
-                                           .version_max = what == 0 ? 4 : 3,
+                                 .hello = {.version_min = what == 0 ? 5 : 4,
+                                           .version_max = what == 0 ? 5 : 4,
                                            .features = what == 1 ? 4 : 1,
                                            .largest = 4096,
                                            .region = {9},
@@ -311,7 +311,7 @@ static int32_t unfit_whoever(void *env, const struct peer_identity *other, char 
 static void test_version_first(void **unused)
 {
     (void)unused;
-    for (unsigned other = 1; other <= 4; other += 3) {
+    for (unsigned other = 1; other <= 5; other += 4) {
         for (unsigned what = 0; what < 5; what++) {
             alike();
             struct peer_identity *o = &p.config[0].self;
@@ -327,8 +327,8 @@ static void test_version_first(void **unused)
                 p.config[1].fit = unfit_whoever;
             o->client = what == 4; /* with a pool, which a client has not */
             o->address[0] = what == 4 ? '\0' : o->address[0];
-            expect_refused(BERTH_EFORMAT, "no common version: 'node-b' speaks 3 to 3",
-                           other == 1 ? "'node-a' 1 to 1" : "'node-a' 4 to 4");
+            expect_refused(BERTH_EFORMAT, "no common version: 'node-b' speaks 4 to 4",
+                           other == 1 ? "'node-a' 1 to 1" : "'node-a' 5 to 5");
         }
     }
 }

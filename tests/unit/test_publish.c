@@ -37,7 +37,8 @@ struct world {
     bool deaf;       /* batches come and nobody answers */
     uint8_t verdict; /* what homes answer */
     uint64_t counter;
-    uint32_t takes, drops, knowns;
+    uint32_t takes, drops, knowns, pasts;
+    uint64_t past;                 /* with every answer */
     struct publication_entry last; /* of a TAKE or DROP */
     uint32_t most_unanswered;
 };
@@ -121,7 +122,7 @@ static void take_batch(struct world *w, uint16_t member, const struct publicatio
         h->complete = h->complete || b->complete;
     }
     for (uint32_t i = 0; i < b->n; i++) {
-        result[i] = (struct publication_result){.verdict = w->verdict, .counter = w->counter};
+        result[i] = (struct publication_result){.verdict = w->verdict, .counter = w->counter, .past = w->past};
     }
     struct publication_answer a = {.stream = b->stream,
                                    .batch = b->batch,
@@ -169,6 +170,12 @@ static void drain(struct world *w)
         case PUBLISH_KNOWN:
             w->knowns++;
             assert_int_equal(c->entry.kind, PUBLICATION_TOMBSTONE);
+            break;
+        case PUBLISH_PAST:
+            w->pasts++;
+            assert_int_equal(c->past, w->past);
+            assert_int_equal(c->entry.kind, PUBLICATION_OBJECT);
+            w->last = c->entry;
         }
         assert_null(publish_check(w->p));
     }
@@ -387,6 +394,24 @@ static void test_superseded(void **state)
     end(&w);
 }
 
+/* What a home knew of a key is passed on, once for each home, for an object alone. */
+static void test_past(void **state)
+{
+    (void)state;
+    struct world w;
+    begin(&w, 0, false);
+    up_all(&w);
+    drain(&w);
+    w.past = UINT64_C(0x3400000123);
+    tell(&w, 5, PUBLICATION_OBJECT, true);
+    drain(&w);
+    tell(&w, 6, PUBLICATION_GONE, false);
+    drain(&w);
+    assert_int_equal(w.pasts, 2);
+    assert_int_equal(*(const uint32_t *)w.last.key.data, 5);
+    end(&w);
+}
+
 static void test_full(void **state)
 {
     (void)state;
@@ -565,17 +590,10 @@ int main(void)
 {
     draw_seed();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_listing),
-        cmocka_unit_test(test_back_pressure),
-        cmocka_unit_test(test_down_in_listing),
-        cmocka_unit_test(test_overflow),
-        cmocka_unit_test(test_done),
-        cmocka_unit_test(test_superseded),
-        cmocka_unit_test(test_full),
-        cmocka_unit_test(test_unheard),
-        cmocka_unit_test(test_members),
-        cmocka_unit_test(test_bad_answers),
-        cmocka_unit_test(test_settled),
+        cmocka_unit_test(test_listing),  cmocka_unit_test(test_back_pressure), cmocka_unit_test(test_down_in_listing),
+        cmocka_unit_test(test_overflow), cmocka_unit_test(test_done),          cmocka_unit_test(test_superseded),
+        cmocka_unit_test(test_past),     cmocka_unit_test(test_full),          cmocka_unit_test(test_unheard),
+        cmocka_unit_test(test_members),  cmocka_unit_test(test_bad_answers),   cmocka_unit_test(test_settled),
         cmocka_unit_test(test_away),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -331,6 +331,50 @@ static void namespaces(void **unused)
     assert_int_equal(settings_namespace(&s, "more", "replaceable", "yes", "f:6", why, sizeof why), -EINVAL);
 }
 
+static int share(const char *value, enum setting_origin origin)
+{
+    return settings_set(&s, "share", value, origin, "x", why, sizeof why);
+}
+
+static void shares(void **unused)
+{
+    (void)unused;
+    char value[300];
+    settings_init(&s);
+    assert_int_equal(settings_set(&s, "pool", "100MiB", ORIGIN_URL, "x", why, sizeof why), 0);
+    assert_int_equal(settings_namespace(&s, "kv", "share", "30%", "f:1", why, sizeof why), 0);
+    assert_int_equal(settings_namespace(&s, "lora", "share", "10MiB", "f:2", why, sizeof why), 0);
+    assert_int_equal(settings_namespace(&s, "plain", "replaceable", "yes", "f:3", why, sizeof why), 0);
+    static const char *const wrong[] = {"", "0", "0%", "101%", "x", "-1%", "5MiB,"};
+    for (unsigned i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        snprintf(value, sizeof value, "kv=%s", wrong[i]);
+        assert_int_equal(settings_namespace(&s, "kv", "share", wrong[i], "f:1", why, sizeof why), -EINVAL);
+        assert_int_equal(share(value, ORIGIN_URL), -EINVAL);
+    }
+    assert_int_equal(share("30%", ORIGIN_URL), -EINVAL);
+    assert_int_equal(share("a b=30%", ORIGIN_URL), -EINVAL);
+    assert_int_equal(settings_finish(&s, why, sizeof why), 0);
+    assert_int_equal(s.namespaces[0].share_bytes, 30u << 20);
+    assert_int_equal(s.namespaces[1].share_bytes, 10u << 20);
+    assert_int_equal(s.namespaces[2].share_bytes, 0);
+    /* A flag's stand for those of the file, and add to each other. */
+    assert_int_equal(share("kv=20%,b=1MiB", ORIGIN_URL), 0);
+    assert_int_equal(share("c=2MiB", ORIGIN_URL), 0);
+    assert_int_equal(settings_finish(&s, why, sizeof why), 0);
+    settings_value(&s, settings_count - 1, value, sizeof value);
+    assert_string_equal(value, "kv=20%,b=1MiB,c=2MiB");
+    assert_int_equal(s.namespaces[1].share_bytes, 0);
+    assert_int_equal(share("d=90%", ORIGIN_URL), 0);
+    assert_int_equal(settings_finish(&s, why, sizeof why), -EINVAL);
+    assert_non_null(strstr(why, "shares of namespaces"));
+    settings_init(&s);
+    for (unsigned i = 0; i < 64; i++) {
+        snprintf(value, sizeof value, "n%u=1MiB", i);
+        assert_int_equal(share(value, ORIGIN_URL), i < 63 ? 0 : -EINVAL);
+    }
+    assert_int_equal(share("n1=2MiB", ORIGIN_URL), 0);
+}
+
 static bool replaces(const char *name)
 {
     for (uint32_t i = 0; i < s.n_namespaces; i++) {
@@ -368,7 +412,7 @@ static void replaceable_setting(void **unused)
     assert_int_equal(set("replaceable", "ignored", ORIGIN_FILE), 0);
     assert_true(replaces("chat") && replaces("kv.a") && replaces("kv.b") && replaces("kv.c"));
     assert_false(replaces("kv.d") || replaces("ignored"));
-    settings_value(&s, settings_count - 1, value, sizeof value);
+    settings_value(&s, settings_count - 2, value, sizeof value);
     assert_string_equal(value, "chat,kv.a,kv.b,kv.c");
     assert_int_equal(set("replaceable", "a b", ORIGIN_URL), -EINVAL);
     assert_int_equal(set("replaceable", "a,,b", ORIGIN_URL), -EINVAL);
@@ -538,6 +582,7 @@ int main(void)
         cmocka_unit_test(peers_are_refused_by_name),
         cmocka_unit_test(twice_in_a_url),
         cmocka_unit_test(namespaces),
+        cmocka_unit_test(shares),
         cmocka_unit_test(shares_are_shown_as_said),
         cmocka_unit_test(replaceable_setting),
         cmocka_unit_test(home_is_counted),

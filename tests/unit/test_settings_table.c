@@ -17,8 +17,13 @@ static char why[300];
 /* Where a number stands in a setting's value. */
 static void with_number(const char *name, const char *number, char *out, size_t size)
 {
-    const char *before = strcmp(name, "verify") == 0 ? "1/" : strcmp(name, "peers") == 0 ? "x=tcp://127.0.0.1:1*" : "";
-    snprintf(out, size, "%s%s", before, number);
+    static const char *const before[][2] = {{"verify", "1/"}, {"peers", "x=tcp://127.0.0.1:1*"}, {"share", "x="}};
+    out[0] = '\0';
+    for (unsigned i = 0; i < sizeof before / sizeof *before; i++) {
+        if (strcmp(name, before[i][0]) == 0)
+            snprintf(out, size, "%s", before[i][1]);
+    }
+    snprintf(out + strlen(out), size - strlen(out), "%s", number);
 }
 
 static int set_number(const char *name, const char *number)

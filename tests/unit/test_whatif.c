@@ -1,4 +1,4 @@
-/* Simulations of other capacities (store/whatif.h): cases whose answer is known, samples beside the whole, the bound. */
+/* Simulations of other capacities (store/whatif.h): cases whose answer is known, samples, the bound. */
 #include "store/whatif.h"
 
 #include "tests/support/draw.h"

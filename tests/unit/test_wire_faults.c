@@ -31,6 +31,7 @@ static size_t plain(unsigned op)
         in.item[0].entry.key.size = 9;
         in.item[0].entry.kind = WIRE_OBJECT;
         in.item[0].entry.size = 1;
+        in.item[0].entry.past = 0;
     }
     if (op == WIRE_ANSWER)
         in.item[0].answer.flags = WIRE_LEASED_TOO;
@@ -173,7 +174,9 @@ static const struct spoil spoils[] = {
     {WIRE_PUBLISH, 96, 1, 4, WIRE_FAULT_ENUM},
     {WIRE_PUBLISH, 96, 1, 2, WIRE_FAULT_USE}, /* gone, and yet a size */
     {WIRE_PUBLISH, 97, 1, 2, WIRE_FAULT_FLAG},
-    {WIRE_PUBLISH, 98, 1, 1, WIRE_FAULT_RESERVED},
+    {WIRE_PUBLISH, 98, 1, 1, WIRE_FAULT_USE}, /* here, and yet an eviction's past */
+    {WIRE_PUBLISH, 100, 4, 1, WIRE_FAULT_USE},
+    {WIRE_PUBLISH, 99, 1, 1, WIRE_FAULT_RESERVED},
     {WIRE_PUBLISH, 104, 8, MAX64, WIRE_FAULT_COUNTER},
     {WIRE_PUBLISH, 104, 8, 0, WIRE_FAULT_COUNTER},
     {WIRE_PUBLISH, 120, 8, (1u << 30) + 1, WIRE_FAULT_RANGE},
@@ -183,6 +186,9 @@ static const struct spoil spoils[] = {
     {WIRE_PUBLISHED, 64, 1, 3, WIRE_FAULT_ENUM},
     {WIRE_PUBLISHED, 64, 1, 2, WIRE_FAULT_USE}, /* FULL, and yet a counter */
     {WIRE_PUBLISHED, 65, 1, 1, WIRE_FAULT_RESERVED},
+    {WIRE_PUBLISHED, 66, 1, 1, WIRE_FAULT_USE}, /* SUPERSEDED, and yet a past */
+    {WIRE_PUBLISHED, 68, 4, 1, WIRE_FAULT_USE},
+    {WIRE_PUBLISHED, 67, 1, 1, WIRE_FAULT_RESERVED},
     {WIRE_PUBLISHED, 72, 8, MAX64, WIRE_FAULT_COUNTER},
     {WIRE_MEMBERS, 6, 2, 1, WIRE_FAULT_FLAG},
     {WIRE_MEMBERS, 40, 4, 1024, WIRE_FAULT_MEMBER},

@@ -15,6 +15,7 @@
 #define BENCH_BATCH 64u
 #define BENCH_KEY_MAX BERTH_KEY_MAX
 #define BENCH_QUEUE 4096u
+#define BENCH_PREFAULT_LEAST (2u << 20)
 #define BENCH_SLICES 4096u /* of one run, at most */
 
 struct bench;
@@ -147,5 +148,6 @@ int bench_pull(struct bench *b);
 int bench_pull_batch(struct bench *b);
 int bench_pull_fair(struct bench *b);
 int bench_scale(struct bench *b);
+int bench_prefault(struct bench *b);
 
 #endif

@@ -104,9 +104,14 @@ static void away(struct member_node *n, int64_t ns)
     n->due = n->away_until;
 }
 
+/* Who is silent for PEER_GONE_NS loses its connections, and what the owner held for it is held no more: then the
+ * lease's time is the only proof, which clocks beyond the margin are not. */
 static int64_t a_while(void)
 {
-    return (int64_t)(draw() % (uint64_t)(2 * world->ttl + 10 * MS));
+    int64_t most = 2 * world->ttl + 10 * MS;
+    if (world->kind == WORLD_HOLD && most > PEER_GONE_NS / 2)
+        most = PEER_GONE_NS / 2;
+    return (int64_t)(draw() % (uint64_t)most);
 }
 
 static void down(struct member_node *n)
