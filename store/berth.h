@@ -499,7 +499,8 @@ enum berth_question {
     BERTH_PINS = 1,    /* who pins, holds and leases what; with a key: who has that, or has it still */
     BERTH_CHECK = 2,   /* every difference between index, slots and lookup */
     BERTH_METRICS = 3, /* Prometheus text */
-    BERTH_WHY = 4      /* of a key, which has to be given: whether it is here, and what last became of it */
+    BERTH_WHY = 4,     /* of a key, which has to be given: whether it is here, and what last became of it */
+    BERTH_WHATIF = 5   /* hit ratios with other capacities, also by namespace and lineage */
 };
 
 /* Asks the node for a report: JSON text (METRICS: Prometheus text), malloc'd, the caller frees it. key may be NULL

@@ -72,6 +72,8 @@ struct evict_policy {
     bool (*note)(void *p, uint32_t slot, uint64_t past);
     /* Its ttl has passed: it goes before those whose ttl has not. */
     void (*expire)(void *p, uint32_t slot);
+    /* The slot in the policy with this key, XXH3-64; SLOT_NONE: none, or the policy keeps no keys. */
+    uint32_t (*find)(void *p, uint64_t key);
     const char *(*check)(void *p);
 };
 

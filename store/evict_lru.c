@@ -278,8 +278,13 @@ static void lru_expect(void *p, uint32_t slots)
 
 static void lru_ahead(void *p, uint64_t key)
 {
-    (void)p;
-    (void)key;
+    (void)p, (void)key;
+}
+
+static uint32_t lru_find(void *p, uint64_t key)
+{
+    (void)p, (void)key;
+    return SLOT_NONE;
 }
 
 const struct evict_policy evict_lru = {
@@ -302,5 +307,6 @@ const struct evict_policy evict_lru = {
     .remember = lru_remember,
     .note = lru_note,
     .expire = lru_expire,
+    .find = lru_find,
     .check = lru_check,
 };

@@ -419,6 +419,11 @@ static void *pwl_create(uint32_t max_slots, const struct evict_env *env)
     return p;
 }
 
+static uint32_t pwl_find(void *policy, uint64_t key)
+{
+    return pwl_keys_find(policy, key);
+}
+
 const struct evict_policy evict_pwl = {
     .name = "pwl",
     .slot_bytes = sizeof(struct pwl_slot) + sizeof(uint32_t) / PWL_KEYS_LOAD,
@@ -439,5 +444,6 @@ const struct evict_policy evict_pwl = {
     .remember = pwl_remember,
     .note = pwl_note,
     .expire = pwl_expire,
+    .find = pwl_find,
     .check = pwl_check,
 };

@@ -312,7 +312,15 @@ struct msg_grow {
     uint32_t reserved;
 };
 
-enum msg_what { QUERY_STATUS = 0, QUERY_PINS = 1, QUERY_CHECK = 2, QUERY_METRICS = 3, QUERY_WHY = 4, QUERY_KINDS };
+enum msg_what {
+    QUERY_STATUS = 0,
+    QUERY_PINS = 1,
+    QUERY_CHECK = 2,
+    QUERY_METRICS = 3,
+    QUERY_WHY = 4,
+    QUERY_WHATIF = 5,
+    QUERY_KINDS
+};
 
 struct msg_query {
     struct msg_head head;

@@ -189,6 +189,9 @@ static int create_parts(struct node *n)
     if (e == 0 && !(n->evict = n->policy->create(n->max_headers, &env))) {
         e = -ENOMEM;
     }
+    if (e == 0 && !(n->whatif = whatif_create(n->policy, n->max_headers, n->c.high_bytes, n->c.low_bytes))) {
+        e = -ENOMEM;
+    }
     return e;
 }
 
@@ -237,6 +240,7 @@ void node_destroy(struct node *n)
     if (n->evict) {
         n->policy->destroy(n->evict);
     }
+    whatif_destroy(n->whatif);
     tombs_free(n);
     fates_free(n);
     work_free(n);
@@ -300,6 +304,7 @@ static void limits_event(struct node *n, const struct node_limits *l)
     n->c.high_bytes = l->high_bytes;
     n->c.low_bytes = l->low_bytes;
     n->c.draft_quota = l->draft_quota;
+    whatif_limits(n->whatif, l->high_bytes, l->low_bytes);
     n->c.pin_quota = l->pin_quota;
     n->c.quarantine_ns = l->quarantine_ns;
     n->drain_at = 0; /* what was in use for the old watermark says nothing of the new one */
@@ -310,6 +315,7 @@ static void touch_event(struct node *n, const struct node_event *ev)
     n->request++;
     /* A client's word: slots that are not in the policy, or are none, are passed over there. */
     n->policy->touch(n->evict, ev->slots, ev->n_slots, n->request);
+    node_whatif_used(n, ev);
 }
 
 /* The clock is handed in with events: what an event took shows when the next one comes. */

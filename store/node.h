@@ -384,6 +384,11 @@ struct node_why {
 };
 void node_why(const struct node *n, struct key_ref key, struct node_why *out);
 
+/* What hit ratios other capacities would have (whatif.h). settle: uses that wait for a put behind them are counted. */
+struct whatif_report;
+void node_whatif(struct node *n, bool settle, struct whatif_report *out);
+const char *node_namespace_name(const struct node *n, uint32_t ns); /* NULL: it has none that is known */
+
 /* The id of a namespace's name, the same on every node: the low 32 bits of its XXH3-64, the high ones where those are
  * 0, else 1; of the empty name 0. Another known name with that id: the newcomer is refused with -EEXIST. */
 uint32_t node_namespace_id(const char *name, size_t size);

@@ -16,6 +16,7 @@
 #include "store/node_lease.h"
 #include "store/node_purge.h"
 #include "store/slot.h"
+#include "store/whatif.h"
 
 #define SESSION_CHAINS 1024u
 #define BATCH_MAX 256u /* operations of one commit, evictions and the rest of one group aside */
@@ -216,6 +217,7 @@ struct node {
     struct tails *tails;
     const struct evict_policy *policy;
     void *evict;
+    struct whatif *whatif;
     uint32_t max_headers;
     uint32_t *next, *prev; /* links of drafts and retired lists, by slot */
     uint8_t *mark;         /* by slot */
@@ -441,6 +443,12 @@ void take_failed(struct node *n, const struct effect *e, const struct member *m)
 /* node_publish.c: what a commit makes visible */
 void publish(struct node *n, const struct effect *e, const struct member *m, uint32_t count);
 void unpublish(struct node *n, const struct member *m); /* a removed or evicted key */
+
+/* node_whatif.c */
+void node_whatif_used(struct node *n, const struct node_event *ev);                                /* TOUCH */
+void node_whatif_sealed(struct node *n, uint64_t session, const struct member *m, uint32_t count); /* READY now */
+void node_whatif_recovered(struct node *n, uint32_t slot, uint64_t parent, uint8_t priority);
+void node_whatif_gone(struct node *n, const struct effect *e, const struct member *m); /* passes evicted ones over */
 
 /* node_seal.c */
 void request_put(struct node *n, struct session *s, const struct msg_head *m, int64_t taken);

@@ -152,6 +152,7 @@ void publish(struct node *n, const struct effect *e, const struct member *m, uin
             settle(n, e, m, count, i);
         }
     }
+    node_whatif_sealed(n, e->session, m, count);
     n->counters[NODE_SEALS]++;
 }
 

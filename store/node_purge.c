@@ -335,6 +335,7 @@ static void forget(struct node *n, struct purge *p)
 static void keys_gone(struct node *n, struct purge *p, const struct effect *e, const struct member *m)
 {
     tell_gone(n, e, m);
+    node_whatif_gone(n, e, m);
     for (uint32_t i = 0; i < e->n; i++) {
         p->bytes += header_of(n, m[i].old)->size;
         p->untold += n->c.publish && !m[i].tomb;

@@ -351,6 +351,7 @@ static void publish_kept(struct recovery *rec)
     }
     for (uint64_t i = 0; i < rec->n_kept; i++) { /* now that all of them are there */
         n->policy->link(n->evict, rec->kept[i].slot, rec->kept[i].parent);
+        node_whatif_recovered(n, rec->kept[i].slot, rec->kept[i].parent, rec->kept[i].priority);
         if (rec->kept[i].ttl_end) {
             expiry_add(n, rec->kept[i].ttl_end, rec->kept[i].slot, true);
         }

@@ -213,6 +213,7 @@ static void complete(struct node *n, const struct effect *e, const struct member
         break;
     case EFFECT_REMOVE:
         tell_gone(n, e, m);
+        node_whatif_gone(n, e, m);
         unpublish(n, m);
         if (e->tomb) {
             tomb_keep(n, e->tomb);
@@ -223,6 +224,7 @@ static void complete(struct node *n, const struct effect *e, const struct member
         break;
     case EFFECT_EVICT:
         tell_gone(n, e, m);
+        node_whatif_gone(n, e, m);
         for (uint32_t i = 0; i < e->n; i++) {
             fate_add(n, m[i].hash,
                      (struct fate){.kind = e->need ? FATE_EVICTED : FATE_OUTDATED,

@@ -32,6 +32,10 @@ static const struct cli_option no_options[] = {{0}};
     "What the node remembers since its start of the last 65,536 keys, about; no other node is asked. A key of " \
     "which nothing is known is exit code 3."
 
+#define WHATIF_NOTES                                                                                                 \
+    "From simulations over keys only, of whole trees of prefixes, with the node's own policy. Recently: references " \
+    "count half after 262,144 more. A namespace or lineage without a simulated reference is exit code 3."
+
 #define TOP_NOTES                                                                                            \
     "Each view is the difference of two reads of `berth status`. On a terminal it is drawn anew until q or " \
     "Ctrl-C; elsewhere each is a block of lines. --json prints one document for each, a line each."
@@ -47,6 +51,8 @@ const struct cli_command cli_commands[] = {
      PURGE_NOTES, NULL},
     {"why", "KEY..", "say what became of keys: here, evicted, removed, or why a put failed", why_options, cmd_why,
      WHY_NOTES, NULL},
+    {"whatif", "", "show the hit ratio that half, twice and four times the capacity would have", whatif_options,
+     cmd_whatif, WHATIF_NOTES, NULL},
     {"hold", "KEY.. --label LABEL", "hold keys under a label: neither evicted nor removed", hold_options, cmd_hold,
      NULL, NULL},
     {"drop", "KEY.. --label LABEL", "drop holds", drop_options, cmd_drop, NULL, NULL},

@@ -70,6 +70,7 @@ int cmd_stat(int argc, char **argv);
 int cmd_rm(int argc, char **argv);
 int cmd_purge(int argc, char **argv);
 int cmd_why(int argc, char **argv);
+int cmd_whatif(int argc, char **argv);
 int cmd_hold(int argc, char **argv);
 int cmd_drop(int argc, char **argv);
 int cmd_pins(int argc, char **argv);
@@ -80,8 +81,8 @@ int cmd_bench(int argc, char **argv);
 bool bench_choice(unsigned i, const char **name, const char **doc);
 int cmd_replay(int argc, char **argv);
 extern const struct cli_option put_options[], get_options[], exists_options[], ls_options[], stat_options[],
-    rm_options[], purge_options[], why_options[], hold_options[], drop_options[], pins_options[], status_options[],
-    top_options[], check_options[], bench_options[], replay_options[];
+    rm_options[], purge_options[], why_options[], whatif_options[], hold_options[], drop_options[], pins_options[],
+    status_options[], top_options[], check_options[], bench_options[], replay_options[];
 
 /* ---- options ---- */
 

@@ -10,6 +10,7 @@
 #include "store/node_purge.h"
 #include "store/shell/log.h"
 #include "store/shell/space.h"
+#include "store/whatif.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -24,9 +25,10 @@
 /* Measured of nodes with pools of 16 MiB to 1 GiB: kernel memory of 1/235 of the files; 15 MiB with 100 clients at
  * work. */
 #define OWN_SHARE 192u
-#define EVICT_BYTES 32u /* of an eviction policy, a slot */
+#define EVICT_BYTES 33u /* of an eviction policy and the tree of simulations, a slot */
 /* What is remembered of keys that have gone: pages of it come as keys go. */
 #define GONE_BYTES (GHOSTS_MAX * sizeof(uint64_t) + FATES_MAX * sizeof(struct fate))
+#define WHATIF_SLOT_BYTES 512u /* simulations of other capacities: of each slot, until they are full */
 #define OWN_BYTES (16u << 20)
 #define CELLS_A_KEY ((KEY_MAX - KEY_HEAD + TAIL_CELL - 1) / TAIL_CELL)
 
@@ -102,7 +104,7 @@ uint64_t region_own_bytes(const struct region_shape *s)
     uint64_t grown = least(s->slots_bytes - s->headers_offset, slots * sizeof(struct slot_header));
     uint64_t start = headers_at_start(s);
     return OWN_BYTES + region_files_bytes(s) / OWN_SHARE + (grown > start ? grown - start : 0) + slots * EVICT_BYTES +
-           GONE_BYTES;
+           GONE_BYTES + least(slots * WHATIF_SLOT_BYTES, WHATIF_BYTES);
 }
 
 static void close_one(int *fd)

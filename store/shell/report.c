@@ -342,6 +342,7 @@ static char *report_status(const struct server *s)
     put(o, "purges", st.purges);
     json_object_set_new(o, "metadata", metadata_json(s, &st));
     json_object_set_new(o, "remembered", remembered_json(&st));
+    json_object_set_new(o, "whatif", report_whatif_totals(s));
     json_object_set_new(o, "shares", shares_json(s));
     json_object_set_new(o, "sessions", sessions_json(s));
     json_object_set_new(o, "peers", peers_report(s->peers));
@@ -389,6 +390,8 @@ char *report_make(struct server *s, unsigned what, const struct key_ref *key)
         return report_pins(s, key);
     case QUERY_WHY:
         return key ? report_why(s, key) : NULL;
+    case QUERY_WHATIF:
+        return report_whatif(s);
     case QUERY_CHECK:
         report_node(s, &st);
         return report_check(&s->region, st.slabs.headers_used, node_check(s->node));

@@ -18,10 +18,12 @@ void report_node(const struct server *s, struct node_status *out);
 /* Index, slots and lookup compared; broken: an invariant of the core that does not hold, or NULL. NULL: no memory. */
 char *report_check(const struct region *r, uint32_t headers_used, const char *broken);
 
-/* report_pins.c, report_why.c, report_numa.c, prometheus.c */
+/* report_pins.c, report_why.c, report_numa.c, report_whatif.c, prometheus.c */
 json_t *report_numa(const struct server *s, const struct node_status *st);
 char *report_pins(struct server *s, const struct key_ref *key);
 char *report_why(const struct server *s, const struct key_ref *key);
+char *report_whatif(const struct server *s);
+json_t *report_whatif_totals(const struct server *s);
 char *report_metrics(struct server *s);
 
 /* {count, sum_ns, mean_ns, p50_ns, p99_ns, p999_ns, buckets}: buckets without the zeros at their end. */
