@@ -28,7 +28,6 @@
 #define EVICT_BYTES 33u /* of an eviction policy and the tree of simulations, a slot */
 /* What is remembered of keys that have gone: pages of it come as keys go. */
 #define GONE_BYTES (GHOSTS_MAX * sizeof(uint64_t) + FATES_MAX * sizeof(struct fate))
-#define WHATIF_SLOT_BYTES 512u /* simulations of other capacities: of each slot, until they are full */
 #define OWN_BYTES (16u << 20)
 #define CELLS_A_KEY ((KEY_MAX - KEY_HEAD + TAIL_CELL - 1) / TAIL_CELL)
 
@@ -104,7 +103,7 @@ uint64_t region_own_bytes(const struct region_shape *s)
     uint64_t grown = least(s->slots_bytes - s->headers_offset, slots * sizeof(struct slot_header));
     uint64_t start = headers_at_start(s);
     return OWN_BYTES + region_files_bytes(s) / OWN_SHARE + (grown > start ? grown - start : 0) + slots * EVICT_BYTES +
-           GONE_BYTES + least(slots * WHATIF_SLOT_BYTES, WHATIF_BYTES);
+           GONE_BYTES + WHATIF_BYTES;
 }
 
 static void close_one(int *fd)
