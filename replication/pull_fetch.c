@@ -383,6 +383,8 @@ static void fetch_finish(struct puller *p, struct fetch *f, int status)
     fetch_phases_end(p, f);
     if (status == 0) {
         floor_set(p, f->key, f->record.version);
+    } else if (status == -ENOENT) { /* this node has removed it, after that version: a newer one may be there since */
+        put_off_late(f);
     }
     give_results(p, f, status);
     if (list_empty(&f->items)) {
@@ -491,6 +493,9 @@ void fetch_timer(struct puller *p, struct fetch *f)
  * is. */
 static bool removed_since(struct puller *p, struct fetch *f, int status)
 {
+    if (status == -ENOENT && f->removed && f->lease) {
+        lease_end(p->leases, f->lease); /* not for who is put off either */
+    }
     if (status != -ENOENT || f->removed) {
         return false;
     }

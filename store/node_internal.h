@@ -473,17 +473,15 @@ bool applied_before(struct node *n, const struct session *s, const struct msg_he
 bool names_known(const struct node *n, uint32_t ns);
 bool names_replaceable(const struct node *n, uint32_t ns);
 uint32_t names_id(const struct node *n, const char *name); /* that it has, or would get */
-
-/* ---- shares (node_share.c) ---- */
-
-void shares_configure(struct node *n); /* once the names are known, before the first object is */
-uint8_t share_of_slot(const struct node *n, uint32_t slot);
-void share_count(struct node *n, uint32_t slot, bool more); /* READY; no longer */
-void share_evicting(struct node *n, uint32_t slot, bool begin);
-bool share_guarded(const struct node *n, uint32_t slot);
-uint64_t shares_guard(struct node *n); /* tells the policy which are guarded: before it is asked for victims */
 bool names_add(struct node *n, const char *name, uint32_t id, uint32_t flags);
 int names_configure(struct node *n);
+
+/* node_share.c: shares of the pool */
+void shares_configure(struct node *n); /* once the names are known, before the first object is */
+uint8_t share_of_slot(const struct node *n, uint32_t slot);
+void share_count(struct node *n, uint32_t slot, bool more), share_evicting(struct node *n, uint32_t slot, bool begin);
+bool share_guarded(const struct node *n, uint32_t slot);
+uint64_t shares_guard(struct node *n); /* tells the policy which are guarded: before it is asked for victims */
 
 /* node_hold.c: expiries */
 bool expiry_add(struct node *n, int64_t boot, uint32_t slot, bool ttl);

@@ -13,7 +13,7 @@
 #define FAN_ONE 16u
 
 /* In halves of the capacity. */
-static const uint32_t halves[WHATIF_SIMS] = {1, 4, 8}, room[WHATIF_SIMS] = {10240, 20480, 40960};
+static const uint32_t halves[WHATIF_SIMS] = {1, 4, 8}, room[WHATIF_SIMS] = {5120, 10240, 20480};
 
 struct pending {
     uint64_t session, lineage;

@@ -7,10 +7,10 @@
  * Sampling takes whole trees: a group has the level of the tree that it goes on with, a tree that of its first key's
  * hash, and what more than WHATIF_FAN groups go on with is a common beginning, behind which each group is a tree of its
  * own. One tree in 2^shift is simulated, with 1 / 2^shift of the capacity. shift is 0 at first and grows by one when a
- * simulation finds no slot; what is not sampled any more is dropped from all of them, some 100 ns each. It never
+ * simulation finds no slot; what is not sampled any more is dropped from all of them. It never
  * falls.
  *
- * Memory: WHATIF_BYTES (8.2 MiB) at most whatever the pool, and 1 byte a slot of the pool. Namespaces and
+ * Memory: WHATIF_BYTES (4.1 MiB) from the beginning whatever the pool, and 1 byte a slot of the pool. Namespaces and
  * lineages: the WHATIF_TOP with the most references, by the space-saving sketch: whoever comes takes the place of the
  * least, and may have had as many references before as that one had (`error`). An entry's figures are those since it
  * came.
@@ -21,9 +21,9 @@
 #include "store/evict.h"
 
 #define WHATIF_SIMS 3u /* at 1/2, 2 and 4 times */
-#define WHATIF_SLOTS (10240u + 20480u + 40960u)
+#define WHATIF_SLOTS (5120u + 10240u + 20480u)
 /* Slots and keys; evicted keys of the policies, which fill whole tables however few the slots; chains that wait. */
-#define WHATIF_BYTES (WHATIF_SLOTS * 60u + (4u << 20))
+#define WHATIF_BYTES (WHATIF_SLOTS * 60u + (2u << 20))
 #define WHATIF_FAN 4u
 #define WHATIF_TOP 64u
 #define WHATIF_CHAIN 1024u    /* keys a request: of longer ones the deepest */

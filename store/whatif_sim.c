@@ -3,6 +3,8 @@
 #include "store/whatif_sim.h"
 
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #define BATCH 256u
 #define LOOKS_MAX (WHATIF_CHAIN / BATCH + 2)
@@ -11,6 +13,12 @@ static uint64_t key_of(void *arg, uint32_t slot)
 {
     const struct mini *s = arg;
     return s->key[slot];
+}
+
+static void resident(void *memory, size_t bytes)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)memory & -page;
+    madvise((void *)from, (uintptr_t)memory + bytes - from, MADV_POPULATE_WRITE); /* else they come with their use */
 }
 
 bool mini_open(struct mini *s, const struct evict_policy *policy, uint32_t max)
@@ -33,6 +41,15 @@ bool mini_open(struct mini *s, const struct evict_policy *policy, uint32_t max)
     if (!s->p || !s->key || !s->pages || !s->next || !s->vacant || !s->head || !s->level || !s->pinned || !s->chain) {
         return false;
     }
+    /* Nobody asks for room while it grows, and a node that is close to its memory's limit has none to give. */
+    policy->expect(s->p, max);
+    resident(s->key, max * sizeof *s->key);
+    resident(s->pages, max * sizeof *s->pages);
+    resident(s->next, max * sizeof *s->next);
+    resident(s->vacant, max * sizeof *s->vacant);
+    resident(s->head, chains * sizeof *s->head);
+    resident(s->level, max * sizeof *s->level);
+    resident(s->pinned, max * sizeof *s->pinned);
     return true;
 }
 

@@ -16,7 +16,7 @@
 #include "store/shell/settings_value.h"
 #include "tools/abbreviated.h"
 
-#define OPTIONS_MAX 40u
+#define OPTIONS_MAX 64u
 #define LINE_SIZE 1024
 #define FILE_MAX_BYTES (1u << 20)
 
@@ -210,7 +210,8 @@ enum { FLAG_CONFIG = 1000, FLAG_PRINT, FLAG_HELP, FLAG_VERSION };
 static void make_options(struct option *out)
 {
     unsigned n = 0;
-    for (; n < settings_count && n < OPTIONS_MAX - 5; n++)
+    _Static_assert(SETTINGS + 5 <= OPTIONS_MAX, "there is room for a flag of each");
+    for (; n < settings_count; n++)
         out[n] = (struct option){settings_table[n].name, required_argument, NULL, (int)n + 1};
     out[n++] = (struct option){"config", required_argument, NULL, FLAG_CONFIG};
     out[n++] = (struct option){"print-config", no_argument, NULL, FLAG_PRINT};

@@ -65,6 +65,32 @@ static void nowhere_counts_from_the_question_on(void **state)
     assert_int_equal(s->n_kept, 0);
 }
 
+/* Found, read, and not kept: this node has removed that version. Twice, and it counts as nowhere; but not for who came
+ * when it was read already, since a newer one may have come to be. */
+static void removed_here_meanwhile(void **state)
+{
+    (void)state;
+    s->n_homes = 1;
+    for (uint64_t round = 0; round < 2; round++) {
+        if (round == 0)
+            script_pull(s, 1, "k", PULL_REPLICA, 0, 0);
+        script_found(s, take(CMD_PULL_ASK), 1, 2, 7);
+        script_grant(s, take(CMD_PULL_LEASE), 1, 7, 10);
+        script_reserved(s, take(CMD_PULL_RESERVE), 701 + round);
+        finish(take(CMD_PULL_READ));
+        if (round == 1)
+            script_pull(s, 2, "k", PULL_REPLICA, 0, 0);
+        script_status(s, EV_PULL_SEALED, take(CMD_PULL_SEAL), -ENOENT);
+    }
+    expect_done(1, -ENOENT);
+    script_found(s, take(CMD_PULL_ASK), 1, 3, 8);
+    script_grant(s, take(CMD_PULL_LEASE), 1, 8, 11);
+    script_reserved(s, take(CMD_PULL_RESERVE), 703);
+    finish(take(CMD_PULL_READ));
+    script_status(s, EV_PULL_SEALED, take(CMD_PULL_SEAL), 0);
+    expect_done(2, 0);
+}
+
 /* FRESH at a node that has the newest copy itself: where the home knows of no newer one, that is the answer. */
 static void fresh_at_the_owner(void **state)
 {
@@ -106,6 +132,7 @@ int main(void)
         CASE(prefix_shares_a_search),
         CASE(prefix_joins_what_was_passed_over),
         CASE(nowhere_counts_from_the_question_on),
+        CASE(removed_here_meanwhile),
         CASE(fresh_at_the_owner),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

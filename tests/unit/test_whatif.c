@@ -142,8 +142,8 @@ static void test_whole(void **state)
 static void test_sampled(void **state)
 {
     (void)state;
-    trees("lru", 50000, 1.5);
-    trees("pwl", 30000, 3);
+    trees("lru", 50000, 2.5);
+    trees("pwl", 30000, 4);
 }
 
 /* No reuse at all, and as many namespaces and lineages: it stays within its bound, and says so. */
