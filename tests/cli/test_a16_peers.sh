@@ -48,7 +48,7 @@ def message(op, flags=0, ident=0, body=b"", count=0):
 
 def hello(client):
     cluster, node = b"berth", b"stranger"
-    body = b"BERTHW1\0" + struct.pack("<HHIQ", 3, 3, 0, 0) + os.urandom(16)
+    body = b"BERTHW1\0" + struct.pack("<HHIQ", 4, 4, 0, 0) + os.urandom(16)
     body += struct.pack("<QQQQQQQ", 1, 1, 0, 0 if client else 7, 0, 0, 0)
     body += struct.pack("<IBBH", 262144, len(cluster), len(node), 0) + cluster + node
     return message(1, 1 if client else 0, body=body)

@@ -78,12 +78,12 @@ static void test_a_pin_far_out_counts(void **state)
     berth_release(b, v, MANY);
     assert_int_equal(berth_remove(other, key_of("last"), NULL), 0);
     turn_over(other, "after", 800);
-    assert_int_equal(daemon_number(other, "slots.retired"), 1);
+    daemon_retired(other, 1);
     assert_true(payload_is(last.data, last.size, "last"));
     daemon_kill(&d); /* and the next node knows how far the table goes */
     daemon_again(&d);
     turn_over(other, "again", 800);
-    assert_int_equal(daemon_number(other, "slots.retired"), 1);
+    daemon_retired(other, 1);
     assert_true(payload_is(last.data, last.size, "last"));
     berth_release(b, &last, 1);
     assert_true(eventually(nothing_retired, other, 10000));
@@ -271,12 +271,12 @@ static void test_pins_outlive_descriptors(void **state)
     assert_true(eventually(one_attached, b, 20000));
     assert_int_equal(berth_remove(b, key_of("kept"), NULL), 0);
     turn_over(b, "after", 800);
-    assert_int_equal(daemon_number(b, "slots.retired"), 1);
+    daemon_retired(b, 1);
     still_reads(&c);
     daemon_kill(&d); /* the next node finds the lock held, by nothing but a mapping */
     daemon_again(&d);
     turn_over(b, "again", 800);
-    assert_int_equal(daemon_number(b, "slots.retired"), 1);
+    daemon_retired(b, 1);
     still_reads(&c);
     child_kill(&c);
     assert_true(eventually(nothing_retired, b, 20000));
@@ -301,7 +301,7 @@ static void test_a_lost_socket_is_made_again(void **state)
     assert_true(eventually(one_attached, other, 20000));
     assert_int_equal(berth_remove(other, key_of("kept"), NULL), 0);
     turn_over(other, "after", 800);
-    assert_int_equal(daemon_number(other, "slots.retired"), 1);
+    daemon_retired(other, 1);
     payload_fill(draft.data, SIZE, "draft");
     assert_int_equal(berth_seal(b, &draft, 1), 0);
     assert_true(b->session == session);

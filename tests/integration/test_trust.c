@@ -208,7 +208,7 @@ static void let_in(const char *mode)
     }
     assert_int_equal(berth_remove(b, key_of("object"), NULL), 0);
     turn_over(b, "after", 1500);
-    assert_int_equal(daemon_number(b, "slots.retired"), 1);
+    daemon_retired(b, 1);
     parent_tell(&c, 'g');
     assert_int_equal(parent_hear(&c, 20000), 'r');
     assert_true(eventually(nothing_retired, b, 10000));
@@ -414,7 +414,7 @@ static void test_revoke_ends_who_pins(void **state)
     assert_true(payload_is(v.data, v.size, "a"));
     assert_int_equal(berth_revoke(b, key_of("a")), 0);
     assert_int_equal(berth_remove(b, key_of("a"), NULL), 0);
-    assert_int_equal(daemon_number(b, "slots.retired"), 1);
+    daemon_retired(b, 1);
     berth_release(b, &v, 1);
     berth_release(second, &w, 1);
     assert_true(eventually(nothing_retired, b, 10000));

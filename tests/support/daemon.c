@@ -255,6 +255,25 @@ bool eventually(bool (*is)(void *arg), void *arg, int timeout_ms)
     return true;
 }
 
+struct retired {
+    struct berth *b;
+    unsigned n;
+};
+
+static bool are_retired(void *arg)
+{
+    const struct retired *r = arg;
+    return daemon_number(r->b, "slots.retired") == r->n;
+}
+
+void daemon_retired(struct berth *b, unsigned n)
+{
+    struct retired r = {.b = b, .n = n};
+    if (!eventually(are_retired, &r, 10000)) {
+        fail_msg("%.0f slots are retired, not %u", daemon_number(b, "slots.retired"), n);
+    }
+}
+
 struct berth_key key_of(const char *text)
 {
     return (struct berth_key){.data = text, .size = (uint32_t)strlen(text)};

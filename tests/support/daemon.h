@@ -45,6 +45,9 @@ double daemon_metric(struct berth *b, const char *line);
 /* Calls until it is true or the time is over; pauses only between looks at another process. */
 bool eventually(bool (*is)(void *arg), void *arg, int timeout_ms);
 
+/* So many slots are RETIRED within 10 s: those that nobody reads may gather for some ms (store/node_retire.c). */
+void daemon_retired(struct berth *b, unsigned n);
+
 struct berth_key key_of(const char *text);
 /* The payload of a key: a function of its text, so that any process can verify it. */
 void payload_fill(void *data, size_t size, const char *key);
