@@ -124,6 +124,19 @@ static void print_classes(const json_t *r)
     putchar('\n');
 }
 
+/* Of namespaces that have one. */
+static void print_shares(const json_t *r)
+{
+    const char *name;
+    json_t *share;
+    char a[24], b[24];
+    json_object_foreach(json_object_get(r, "shares"), name, share)
+    {
+        printf("share     %s: %s used of %s\n", name, cli_bytes(a, at(share, "used_bytes")),
+               cli_bytes(b, at(share, "share_bytes")));
+    }
+}
+
 static void print_space(const json_t *r)
 {
     char a[24], b[24], c[24];
@@ -135,6 +148,7 @@ static void print_space(const json_t *r)
     printf("objects   %" PRIu64 ", %s in %s of slots; %" PRIu64 " held\n", at(r, "slots/objects"),
            cli_bytes(a, at(r, "pool/object_bytes")), cli_bytes(b, at(r, "pool/sealed_bytes")), at(r, "slots/held"));
     print_classes(r);
+    print_shares(r);
     printf("          %" PRIu64 " drafts (%s), %" PRIu64 " retired and still pinned (%s)\n", at(r, "slots/drafts"),
            cli_bytes(a, at(r, "pool/draft_bytes")), at(r, "slots/retired"), cli_bytes(b, at(r, "pool/retired_bytes")));
     printf("index     %" PRIu64 " records, %s used of %s (%.1f%%)\n", at(r, "index/records"),

@@ -70,11 +70,15 @@ check "variable wins over file" grep -q '^pool = 32MiB .*; environment' "$scratc
 run 2 env BERTH_POOL=nonsense "$bin/berthd" --print-config --pool 64MiB --config /dev/null
 
 # What --print-config prints is a file that makes the same configuration.
-printf '[node]\npool = 16MiB\nclass = 96KiB\n[namespace models]\nreplaceable = yes\n' >"$scratch/ini"
+printf '[node]\npool = 16MiB\nclass = 96KiB\n[namespace models]\nreplaceable = yes\nshare = 20%%\n' >"$scratch/ini"
 file=$scratch/ini run 0 config --max-objects 1000
 cp "$scratch/out" "$scratch/printed.ini"
 file=$scratch/printed.ini run 0 config
 check "the same again" diff <(sed 's/ *;.*//' "$scratch/printed.ini") <(sed 's/ *;.*//' "$scratch/out")
+
+printf '[node]\npool = 100MiB\n[namespace a]\nshare = 60%%\n[namespace b]\nshare = 40MiB\n' >"$scratch/ini"
+file=$scratch/ini run 2 config
+err_has "the shares of namespaces are 100 MiB together"
 
 # A setting that may stand twice says where, twice.
 printf '[node]\npool = 16MiB\nclass = 96KiB\nclass = 68KiB\n' >"$scratch/ini"
@@ -105,6 +109,7 @@ bad_file 3 '[node]\npool = 1G\nnonsense\n'
 bad_file 3 '[node]\npool = 1G\n  high\n'
 bad_file 2 '[namespace x]\nnonsense = 1\n'
 bad_file 2 '[namespace x]\nreplaceable = perhaps\n'
+bad_file 2 '[namespace x]\nshare = 101%%\n'
 bad_file 2 '[namespace a/b]\nreplaceable = yes\n'
 bad_file 2 "[node]\npool = $(printf '%02000d' 1)\n"
 bad_file 2 '[node]\npool = \0331G\n'

@@ -2,7 +2,7 @@
 # Files, pipes, terminals, help, completion.
 . "$(dirname "$0")/lib.sh"
 pool=64MiB # nothing is evicted
-start_berthd node
+start_berthd node --share kv=4MiB
 head -c 3000000 /dev/urandom >"$scratch/in"
 
 # A file, a redirected file, a pipe, an empty one, from the middle of a file.
@@ -76,6 +76,7 @@ run 0 berth pins file --json
 json "d['holds'][0]['version'] == '$version'"
 run 0 berth status
 out_has " sessions beside this one"
+out_has "kv: 0 B used of 4.0 MiB"
 check "no nanoseconds of phases" test "$(sed -n '/^phase/,$p' "$scratch/out" | grep -c ' ns')" -eq 0
 check "a compact screen" test "$(wc -l <"$scratch/out")" -le 24 -a "$(wc -L <"$scratch/out")" -le 100
 run 0 berth status --json
