@@ -17,7 +17,8 @@ int ghosts_init(struct ghosts *g, uint32_t max_slots)
         n *= 2;
     }
     g->bytes = n * sizeof *g->at;
-    g->at = mmap(NULL, g->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    /* All of it at once: nobody asks for room later, and a node close to its memory's limit has none to give. */
+    g->at = mmap(NULL, g->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
     g->mask = n - 1;
     if (g->at == MAP_FAILED) {
         g->at = NULL;

@@ -27,7 +27,6 @@ void pwl_keys_expect(void *arg, uint32_t slots)
     struct pwl *p = arg;
     size_t bytes = slots < p->max_slots ? slots * sizeof *p->slot : p->slot_bytes;
     madvise(p->slot, bytes, MADV_POPULATE_WRITE);
-    madvise(p->ghosts.at, p->ghosts.bytes, MADV_POPULATE_WRITE);
     uint64_t most = p->head_bytes / sizeof *p->head, chains = (uint64_t)slots / PWL_KEYS_LOAD + 1;
     if (p->keys == 0 && chains > p->chains) {
         p->chains = (uint32_t)(chains < most ? chains : most);

@@ -14,7 +14,8 @@
 
 bool fates_init(struct node *n)
 {
-    void *p = mmap(NULL, FATES_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    /* All of it at once: nobody asks for room later, and a node close to its memory's limit has none to give. */
+    void *p = mmap(NULL, FATES_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
     n->fates.set = p == MAP_FAILED ? NULL : p;
     return n->fates.set;
 }

@@ -26,7 +26,7 @@
  * work. */
 #define OWN_SHARE 192u
 #define EVICT_BYTES 33u /* of an eviction policy and the tree of simulations, a slot */
-/* What is remembered of keys that have gone: pages of it come as keys go. */
+/* What is remembered of keys that have gone. */
 #define GONE_BYTES (GHOSTS_MAX * sizeof(uint64_t) + FATES_MAX * sizeof(struct fate))
 #define OWN_BYTES (20u << 20)
 #define CELLS_A_KEY ((KEY_MAX - KEY_HEAD + TAIL_CELL - 1) / TAIL_CELL)
