@@ -1,5 +1,6 @@
 /* lmdb.c: the index's table over LMDB: commits, gets, lists. */
 #include "index/batch.h"
+#include "index/lmdb_ahead.h"
 #include "index/lmdb_env.h"
 
 #include <errno.h>
@@ -7,8 +8,7 @@
 
 #define PART_OPS 64u   /* a batch of deletes that does not fit is applied so many at a time */
 #define PART_PAGES 32u /* free list and small tables, a transaction */
-#define FREE_DBI 0u    /* LMDB's own tables, which mdb_stat(1) reads as well */
-#define MAIN_DBI 1u
+#define FREE_DBI 0u    /* LMDB's own, as LMDB_MAIN_DBI */
 #define META_PAGES 2u
 
 int lmdb_error(int rc)
@@ -48,7 +48,7 @@ int lmdb_live_pages(struct lmdb_index *ix, MDB_txn *txn, uint64_t *out)
     uint64_t sum = META_PAGES;
     int rc = add_pages(txn, FREE_DBI, &sum);
     if (rc == 0)
-        rc = add_pages(txn, MAIN_DBI, &sum);
+        rc = add_pages(txn, LMDB_MAIN_DBI, &sum);
     for (unsigned i = 0; i < TABLES && rc == 0; i++)
         rc = add_pages(txn, ix->dbi[i], &sum);
     if (rc == 0)
@@ -124,6 +124,7 @@ static int apply(struct lmdb_index *ix, const struct batch *b, uint32_t from, ui
     int rc = mdb_txn_begin(ix->env, NULL, 0, &txn);
     if (rc != 0)
         return rc;
+    (void)lmdb_ahead(ix, txn, b, from, to);
     for (uint32_t i = from; i < to && rc == 0; i++) {
         struct batch_op op = batch_at(b, i);
         rc = apply_op(ix, txn, &op);

@@ -7,6 +7,9 @@
 #include <lmdb.h>
 #include <sys/types.h>
 
+#define LMDB_MAIN_DBI 1u /* LMDB's own table of tables, which mdb_stat reads as well */
+#define LMDB_OBJECTS_NAME "objects"
+
 enum lmdb_table { TABLE_OBJECTS, TABLE_META, TABLE_SESSIONS, TABLE_NAMESPACES, TABLE_TOMBSTONES, TABLES };
 
 struct lmdb_index {
@@ -16,9 +19,10 @@ struct lmdb_index {
     uint64_t total_pages; /* of the map, reserve included */
     uint64_t limit_pages; /* of map_bytes */
     uint32_t page_bytes;
-    MDB_txn *read;       /* of the core's thread: renewed for a call, reset after it, so that no snapshot stays */
-    unsigned read_depth; /* a callback of a list may get */
-    dev_t dev;           /* of the directory: found by lmdb_open to be open here already */
+    uint64_t ahead_least; /* LMDB_AHEAD_LEAST; tests have smaller trees */
+    MDB_txn *read;        /* of the core's thread: renewed for a call, reset after it, so that no snapshot stays */
+    unsigned read_depth;  /* a callback of a list may get */
+    dev_t dev;            /* of the directory: found by lmdb_open to be open here already */
     ino_t ino;
     struct lmdb_index *next;
 };

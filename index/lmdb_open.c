@@ -1,6 +1,7 @@
 /* lmdb_open.c: opening an index: its files allocated whole before LMDB maps them, its tables checked. */
 #define _GNU_SOURCE
 #include "index/batch.h"
+#include "index/lmdb_ahead.h"
 #include "index/lmdb_env.h"
 #include "index/lmdb_verify.h"
 #include "store/map.h"
@@ -33,7 +34,7 @@ static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct lmdb_index *open_list;
 
 /* The last one came later: an index without it is another format's, and an index all the same. */
-static const char *const table_names[TABLES] = {"objects", "meta", "sessions", "namespaces", "tombstones"};
+static const char *const table_names[TABLES] = {LMDB_OBJECTS_NAME, "meta", "sessions", "namespaces", "tombstones"};
 
 struct file {
     char path[PATH_BYTES];
@@ -362,6 +363,7 @@ int lmdb_open(struct lmdb_index **out, const struct lmdb_config *config)
     if (!ix)
         return -ENOMEM;
     ix->map_bytes = page_round(config->map_bytes);
+    ix->ahead_least = LMDB_AHEAD_LEAST;
     int rc = enlist(ix, config->dir);
     if (rc < 0)
         goto free_index;

@@ -6,6 +6,8 @@
  */
 #include "index/lmdb_verify.h"
 
+#include "index/lmdb_page.h"
+
 #include <errno.h>
 #include <lmdb.h>
 #include <stdbool.h>
@@ -14,28 +16,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define META_MAGIC 0xBEEFC0DEu
-#define META_VERSION 1u
-#define FIRST_PAGE 2u
 #define PAGE_BYTES_MAX 32768u
 #define KEY_BYTES_MAX 511u
 #define DEPTH_MAX 32u
-#define NO_ROOT UINT64_MAX
 
-enum page_flags { PAGE_BRANCH = 1, PAGE_LEAF = 2, PAGE_OVERFLOW = 4, PAGE_META = 8 };
 enum node_flags { NODE_PLAIN = 0, NODE_BIG = 1, NODE_TABLE = 2 };
-
-struct page_header {
-    uint64_t number;
-    uint16_t pad, flags;
-    uint16_t lower, upper; /* of an overflow page: the count of its pages, in 32 bits */
-};
-
-struct tree_row {
-    uint32_t pad;
-    uint16_t flags, depth;
-    uint64_t branches, leaves, overflows, entries, root;
-};
 
 struct meta {
     struct page_header page;
@@ -45,13 +30,7 @@ struct meta {
     uint64_t last_page, txn;
 };
 
-struct node_header {
-    uint16_t low, high, flags, key_bytes; /* low and high: data size in a leaf, child page with flags in a branch */
-};
-
-_Static_assert(sizeof(struct page_header) == 16 && sizeof(struct tree_row) == 48 && sizeof(struct meta) == 152 &&
-                   sizeof(struct node_header) == 8,
-               "LMDB's layout on 64-bit machines");
+_Static_assert(sizeof(struct meta) == 152, "LMDB's layout on 64-bit machines");
 
 struct verify {
     const uint8_t *map;
@@ -112,13 +91,6 @@ static uint32_t node_bytes(const struct node_header *h, bool leaf)
         bytes += h->flags & NODE_BIG ? sizeof(uint64_t) : (uint32_t)h->high << 16 | h->low;
     bytes += bytes & 1;
     return bytes > PAGE_BYTES_MAX ? PAGE_BYTES_MAX : (uint32_t)bytes;
-}
-
-static uint32_t node_offset(const uint8_t *page, unsigned i)
-{
-    uint16_t at;
-    memcpy(&at, page + sizeof(struct page_header) + i * sizeof at, sizeof at);
-    return at;
 }
 
 /* The nodes fill the page from `upper` to its end, each once: that is how LMDB moves them when one goes or comes. */
@@ -268,7 +240,7 @@ static bool walk_page(struct tree *t, uint64_t number, unsigned level, struct sp
     if (h.number != number || h.flags != (leaf ? PAGE_LEAF : PAGE_BRANCH) || h.lower > h.upper ||
         h.upper > v->page_bytes || (h.lower | h.upper) & 1 || h.lower < sizeof h)
         return false;
-    unsigned n = (h.lower - (unsigned)sizeof h) / 2;
+    unsigned n = node_count(&h);
     unsigned least = leaf || t->kind == TREE_FREE ? 1 : 2; /* LMDB asserts it, of the free list only that it is not 0 */
     if (n < least || !nodes_tile(v, page, &h, n) || !keys_ascend(t, page, n, leaf, low, high))
         return false;
@@ -277,7 +249,7 @@ static bool walk_page(struct tree *t, uint64_t number, unsigned level, struct sp
     t->found.branches++;
     for (unsigned i = 0; i < n; i++) {
         struct node node = node_at(page, i);
-        uint64_t child = node.size | (uint64_t)node.h.flags << 32;
+        uint64_t child = node_child(&node.h);
         struct span end = i + 1 < n ? node_at(page, i + 1).key : high;
         if (!walk_page(t, child, level + 1, i ? node.key : low, end)) /* no deeper than DEPTH_MAX */
             return false;
