@@ -1,6 +1,8 @@
 /* check.c: compares what index, slot headers and lookup say of each other. */
 #include "index/check.h"
 
+#include "store/amount.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
@@ -95,8 +97,8 @@ static void check_header(struct check *c, struct key_ref key, const struct recor
     differ_number(c, r, "lineage", r->lineage, h->lineage);
     bool held = atomic_load_explicit(&h->flags, memory_order_relaxed) & SLOT_HELD;
     if (held != (r->n_holds > 0))
-        differ(c, "record '%s' has %d holds in the index, but the header of slot %" PRIu32 " says %s", c->key,
-               (int)r->n_holds, r->slot, held ? "held" : "not held");
+        differ(c, "record '%s' has %d hold%s in the index, but the header of slot %" PRIu32 " says %s", c->key,
+               (int)r->n_holds, plural(r->n_holds), r->slot, held ? "held" : "not held");
 }
 
 static void check_lookup(struct check *c, struct key_ref key, const struct record *r)

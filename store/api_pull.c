@@ -277,8 +277,8 @@ int pull_fail_now(void)
 long pull_too_large(uint64_t object, size_t size)
 {
     uint64_t figure[4] = {object};
-    berth_fail(-ENOSPC, "the object has %llu bytes, the buffer %zu: give a larger one", (unsigned long long)object,
-               size);
+    berth_fail(-ENOSPC, "the object is larger than the buffer, %llu bytes beside %zu: give a larger one",
+               (unsigned long long)object, size);
     berth_fail_figures(figure);
     return -ENOSPC;
 }
@@ -289,7 +289,7 @@ int pull_check_bounds(uint64_t size, const struct berth_range *ranges, size_t n)
         const struct berth_range *r = &ranges[i];
         if (r->offset > size || r->size > size - r->offset) {
             uint64_t figure[4] = {size, i, r->offset, r->size};
-            berth_fail(-ERANGE, "range %zu, %llu bytes from %llu on, goes beyond the object's %llu", i,
+            berth_fail(-ERANGE, "range %zu, bytes %llu from %llu on, goes beyond the object's %llu", i,
                        (unsigned long long)r->size, (unsigned long long)r->offset, (unsigned long long)size);
             berth_fail_figures(figure);
             return -ERANGE;

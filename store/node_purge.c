@@ -407,7 +407,7 @@ int purges_recover(struct node *n)
 {
     int e = n->c.index->purges(n->c.ix, each_row, n);
     if (n->n_purges) {
-        node_log(n, 2, "%u purges were under way: they go on", n->n_purges);
+        node_log(n, 2, "purges that were under way go on: %u", n->n_purges);
     }
     return e > 0 ? -EBADMSG : e;
 }

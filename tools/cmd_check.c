@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "store/amount.h"
 #include "store/shell/offline.h"
 #include "tools/cli.h"
 
@@ -37,12 +38,14 @@ static void print(const json_t *report)
     json_array_foreach(json_object_get(report, "sentences"), i, line) printf("%s\n", json_string_value(line));
     if (json_is_string(json_object_get(report, "invariant")))
         printf("%s\n", json_string_value(json_object_get(report, "invariant")));
-    printf("%" PRIi64 " records, %" PRIi64 " ready slots, %" PRIi64 " lookup entries (%" PRIi64
-           " keys in the index only): "
-           "%" PRIi64 " differences\n",
-           (int64_t)cli_json_int(report, "records"), (int64_t)cli_json_int(report, "slots_ready"),
-           (int64_t)cli_json_int(report, "lookup_entries"), (int64_t)cli_json_int(report, "index_only"),
-           (int64_t)cli_json_int(report, "differences"));
+    uint64_t records = (uint64_t)cli_json_int(report, "records"), ready = (uint64_t)cli_json_int(report, "slots_ready"),
+             entries = (uint64_t)cli_json_int(report, "lookup_entries"),
+             only = (uint64_t)cli_json_int(report, "index_only"),
+             differences = (uint64_t)cli_json_int(report, "differences");
+    printf("%" PRIu64 " record%s, %" PRIu64 " ready slot%s, %" PRIu64 " lookup entr%s (%" PRIu64
+           " key%s in the index only): %" PRIu64 " difference%s\n",
+           records, plural(records), ready, plural(ready), entries, entries == 1 ? "y" : "ies", only, plural(only),
+           differences, plural(differences));
 }
 
 /* What is wrong, or NULL. The node's own "error" gives way to ours, which every document has in one form. */

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "store/amount.h"
 #include "tools/bench/bench_node.h"
 #include "tools/replay/bound.h"
 #include "tools/replay/generate.h"
@@ -414,11 +415,11 @@ static int report(struct replay *r)
     else
         report_table(&out);
     if (sum->bad_bytes) {
-        cli_warn("%llu bytes are not what was put", (unsigned long long)sum->bad_bytes);
+        cli_warn("bytes that are not what was put: %llu", (unsigned long long)sum->bad_bytes);
         code = CLI_FAILED;
     }
     if (sum->overdue) {
-        cli_warn("%llu reads from peers ended long after their deadline", (unsigned long long)sum->overdue);
+        cli_warn("reads from peers that ended long after their deadline: %llu", (unsigned long long)sum->overdue);
         code = CLI_FAILED;
     }
     free(sum);
@@ -434,14 +435,13 @@ static int choose_capacity(struct replay *r)
         r->capacity = share > least ? share : least;
     if (r->capacity >= least)
         return 0;
-    return cli_usage(
-        "--capacity-blocks %llu: the longest request has %u blocks, which are there at once%s: give %llu or "
-        "more",
-        (unsigned long long)r->capacity, r->trace.longest,
-        r->nodes         ? " at each node"
-        : r->clients > 1 ? " for each client"
-                         : "",
-        (unsigned long long)least);
+    return cli_usage("--capacity-blocks %llu: the longest request has %u block%s, all there at once%s: give %llu or "
+                     "more",
+                     (unsigned long long)r->capacity, r->trace.longest, plural(r->trace.longest),
+                     r->nodes         ? " at each node"
+                     : r->clients > 1 ? " for each client"
+                                      : "",
+                     (unsigned long long)least);
 }
 
 static int run(struct replay *r)

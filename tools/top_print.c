@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "store/amount.h"
 #include "tools/top.h"
 
 static uint64_t number(const json_t *o, const char *path)
@@ -35,12 +36,12 @@ static void print_head(FILE *f, const json_t *v)
 {
     char a[24], b[24];
     uint64_t bytes = number(v, "pool/bytes"), used = number(v, "pool/used_bytes");
-    fprintf(f, "node      pid %" PRIu64 ", %" PRIu64 " sessions, over %.2f s%s\n", number(v, "pid"),
-            number(v, "sessions"), json_number_value(json_object_get(v, "seconds")),
+    fprintf(f, "node      pid %" PRIu64 ", %" PRIu64 " session%s, over %.2f s%s\n", number(v, "pid"),
+            number(v, "sessions"), plural(number(v, "sessions")), json_number_value(json_object_get(v, "seconds")),
             json_is_true(json_object_get(v, "restarted")) ? "; it was started again" : "");
-    fprintf(f, "pool      %s used of %s (%.1f%%), %" PRIu64 " objects, %" PRIu64 " held\n", cli_bytes(a, used),
+    fprintf(f, "pool      %s used of %s (%.1f%%), %" PRIu64 " object%s, %" PRIu64 " held\n", cli_bytes(a, used),
             cli_bytes(b, bytes), bytes ? 100.0 * (double)used / (double)bytes : 0, number(v, "pool/objects"),
-            number(v, "pool/held"));
+            plural(number(v, "pool/objects")), number(v, "pool/held"));
 }
 
 /* So many in a line, names padded to `width` but for the last. */
@@ -126,9 +127,9 @@ static void print_leases(FILE *f, const json_t *v)
 {
     char a[24], b[24], c[24], n[24], m[24];
     const json_t *l = json_object_get(v, "leases"), *evicted = json_object_get(v, "evicted");
-    fprintf(f, "leases    given %" PRIu64 " (%s, %s new/s), %" PRIu64 " transfers out\n", number(l, "given"),
+    fprintf(f, "leases    given %" PRIu64 " (%s, %s new/s), %" PRIu64 " transfer%s out\n", number(l, "given"),
             cli_bytes(a, number(l, "given_bytes")), count_of(n, per_second(json_object_get(l, "gave"))),
-            number(l, "serving"));
+            number(l, "serving"), plural(number(l, "serving")));
     fprintf(f, "          held %" PRIu64 " (%s, %s new/s), %s in flight\n", number(l, "held"),
             cli_bytes(b, number(l, "held_bytes")), count_of(m, per_second(json_object_get(l, "got"))),
             cli_bytes(c, number(l, "in_flight_bytes")));

@@ -92,7 +92,7 @@ static int check_hello(struct visit *v, ssize_t n, bool cut)
     if (lacks_fds(v, cut))
         return refuse(v, -EMFILE, "the node has no descriptor left: raise the limit of open files of its process");
     if (cut || v->n_fds != ATTACH_HELLO_FDS)
-        return refuse(v, -EINVAL, "hello came with %s%u descriptors: it takes %u", cut ? "more than " : "", v->n_fds,
+        return refuse(v, -EINVAL, "descriptors with hello: %s%u came, it takes %u", cut ? "more than " : "", v->n_fds,
                       ATTACH_HELLO_FDS);
     if ((h->flags & ~(uint32_t)ATTACH_READER) || h->reserved)
         return refuse(v, -EINVAL, "hello has flags that this node does not know: use the same release of both");

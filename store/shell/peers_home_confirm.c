@@ -320,7 +320,7 @@ static bool gather(struct confirm *c)
 
 static void release(struct home_part *h, int64_t now)
 {
-    log_event(LOG_INFO, "the homes have confirmed what this node has: %llu copies were dropped",
+    log_event(LOG_INFO, "the homes have confirmed what this node has: copies dropped: %llu",
               (unsigned long long)h->confirm->dropped);
     home_confirm_end(h);
     publish_release(h->publish, now);

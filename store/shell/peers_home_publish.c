@@ -1,6 +1,7 @@
 /* peers_home_publish.c: what this node tells the homes of its keys, and what others tell this home. */
 #include "store/shell/peers_home_internal.h"
 
+#include "store/amount.h"
 #include "store/shell/log.h"
 
 #include <errno.h>
@@ -169,9 +170,10 @@ static void tell_dropped(struct home_part *h, int64_t now)
     if (n == h->told || now - h->told_at < HOME_LOG_NS)
         return;
     log_event(h->sums.lost || holds ? LOG_WARNING : LOG_INFO,
-              "homes said %llu times since the last line that a newer version or a removal stands above a copy of "
-              "this node, which is given up; of all such copies %llu had been put here, and %llu were held",
-              (unsigned long long)(n - h->told), (unsigned long long)h->sums.lost, (unsigned long long)holds);
+              "homes said %llu time%s since the last line that a newer version or a removal stands above a copy of "
+              "this node, which is given up; of all such copies, put here: %llu, held: %llu",
+              (unsigned long long)(n - h->told), plural(n - h->told), (unsigned long long)h->sums.lost,
+              (unsigned long long)holds);
     h->told = n;
     h->told_at = now;
 }

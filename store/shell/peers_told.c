@@ -41,7 +41,7 @@ static void tell_visits(struct peers *p, int64_t now)
     if (v->came + v->went == 1)
         log_event(LOG_INFO, "%s", v->last);
     else
-        log_event(LOG_INFO, "%u client(s) have connected and %u have gone, the last: %s", v->came, v->went, v->last);
+        log_event(LOG_INFO, "clients that connected: %u, that went: %u, the last: %s", v->came, v->went, v->last);
     v->came = v->went = 0;
     v->told = now;
 }

@@ -407,7 +407,8 @@ static int resume_region(struct opening *o)
         return refuse(o, e, "the pool file of '%s' can't be cut: %s", r->path, strerror(-e));
     e = e != 0 ? e : reserve_pool(o);
     e = e != 0 ? e : stamp(o);
-    began(r, "warm restart with %llu objects: the last node %s%s%s", (unsigned long long)(usage.records - r->dropped),
+    uint64_t kept = usage.records - r->dropped;
+    began(r, "warm restart with %llu object%s: the last node %s%s%s", (unsigned long long)kept, plural(kept),
           r->clean ? "stopped cleanly" : "was killed or lost its host process", r->resized ? "; " : "", r->resize_note);
     return e;
 }

@@ -89,12 +89,13 @@ static int refuse_loss(const struct region *r, const struct settings *s, const s
 {
     char from[AMOUNT_SIZE], to[AMOUNT_SIZE], lost[AMOUNT_SIZE];
     bool held = s->shrink != SHRINK_REFUSE;
+    uint64_t n = held ? p->held : p->lost;
     return refuse(-EINVAL, why, size,
                   "a pool of %s in place of %s would lose %" PRIu64
-                  " objects with %s of region '%s'%s, which lie beyond "
-                  "its end: set pool=%" PRIu64 "MiB, or --shrink %s to lose them, or name another region",
-                  amount(p->new_bytes, to), amount(p->old_bytes, from), held ? p->held : p->lost,
-                  amount(held ? p->held_bytes : p->lost_bytes, lost), r->path, held ? " that have holds" : "",
+                  " object%s with %s of region '%s'%s, beyond its end: "
+                  "set pool=%" PRIu64 "MiB, or --shrink %s to lose them, or name another region",
+                  amount(p->new_bytes, to), amount(p->old_bytes, from), n, plural(n),
+                  amount(held ? p->held_bytes : p->lost_bytes, lost), r->path, held ? ", under holds" : "",
                   p->old_bytes >> 20, held || p->held > 0 ? "drop-held" : "drop");
 }
 
@@ -403,8 +404,8 @@ static void note(struct region *r, const struct region_shape *shape, const struc
     region_shape(&asked, s);
     if (p->lost > 0)
         snprintf(r->resize_note + n, sizeof r->resize_note - (size_t)n,
-                 ", %" PRIu64 " objects with %s that lay beyond its end are dropped, %" PRIu64 " of them had holds",
-                 p->lost, amount(p->lost_bytes, lost), p->held);
+                 ", %" PRIu64 " object%s with %s that lay beyond its end %s dropped, %" PRIu64 " of them had holds",
+                 p->lost, plural(p->lost), amount(p->lost_bytes, lost), p->lost == 1 ? "is" : "are", p->held);
     else
         snprintf(r->resize_note + n, sizeof r->resize_note - (size_t)n, ", every object is kept%s",
                  asked.max_headers > shape->max_headers ? ", and max-objects what it was" : "");

@@ -136,7 +136,7 @@ static void blocked(void **state)
     check_refused("mbind failed: Operation not permitted (errno 1)");
     start(NULL, list_here, "yes"); /* a warm restart, with everything that was there */
     daemon_again(&d);
-    assert_true(text_has("warm restart with 1 objects"));
+    assert_true(text_has("warm restart with 1 object:"));
     check_running(0, true);
 }
 
@@ -171,7 +171,7 @@ static void nothing_asked(void **state)
     (void)state;
     start(forbid_all, "off", "no");
     daemon_again(&d);
-    assert_true(text_has("warm restart with 1 objects"));
+    assert_true(text_has("warm restart with 1 object:"));
     check_running(0, false);
     if (nodes_here > 1)
         return;

@@ -211,7 +211,7 @@ static void test_daemon_is_killed(void **unused)
         eventually(has_begun, b, SOON_MS);
         daemon_kill(&d);
         daemon_again(&d);
-        halfway = daemon_says(&d, "purges were under way", 200);
+        halfway = daemon_says(&d, "purges that were under way", 200);
         pthread_join(thread, NULL);
         assert_true(a.rc == 0 || a.rc == BERTH_EUNKNOWN);
         assert_true(eventually(is_over, b, SOON_MS));

@@ -86,7 +86,7 @@ static void warm(void **unused)
         assert_int_equal(slot_load(&r.headers[9]), slot_word(77, SLOT_READY));
         assert_int_equal(r.tails[100], 9);
         assert_int_equal(r.dir[1].header, 5);
-        assert_non_null(strstr(r.began, "warm restart with 1 objects"));
+        assert_non_null(strstr(r.began, "warm restart with 1 object:"));
         region_close(&r, false);
     }
 }
@@ -224,7 +224,7 @@ static void lookup_is_made_anew(void **unused)
         assert_int_equal(r.incarnation, (uint64_t)i + 2);
         assert_memory_equal(r.lookup.super->uuid, r.super->uuid, 16);
         assert_int_equal(r.lookup_bytes, lookup_bytes(r.super->max_headers));
-        assert_non_null(strstr(r.began, "warm restart with 1 objects"));
+        assert_non_null(strstr(r.began, "warm restart with 1 object:"));
         assert_int_equal(region_linked(&r, why, sizeof why), 0);
         region_close(&r, true);
     }

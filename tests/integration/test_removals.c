@@ -266,7 +266,7 @@ static void test_hold_on_a_copy(void **unused)
     assert_int_equal(berth_remove(berthds.b[0], key_of(text[0]), NULL), 0);
     becomes(1, text[0], 0, -ENOENT);
     comes_to(1, "counters.holds_lost", 1);
-    assert_true(daemon_says(&berthds.d[1], "1 were held", BERTHDS_SOON_MS));
+    assert_true(daemon_says(&berthds.d[1], ", held: 1", BERTHDS_SOON_MS));
     berthds_end();
 }
 

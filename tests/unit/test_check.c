@@ -194,7 +194,7 @@ static void test_header_fields(void **s)
     expect(f, 1, "record 'key 2\\x0a' has 0 holds in the index, but the header of slot 2 says held;");
     atomic_store(&h->flags, 0);
     atomic_store(&f->headers[3].flags, 0);
-    expect(f, 1, "record 'key 3\\x0a' has 1 holds in the index, but the header of slot 3 says not held;");
+    expect(f, 1, "record 'key 3\\x0a' has 1 hold in the index, but the header of slot 3 says not held;");
     atomic_store(&f->headers[3].flags, SLOT_HELD);
     f->tails[5 * TAIL_CELL + 60]++;
     check(f);

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "store/amount.h"
 #include "tools/cli.h"
 
 static void set_int(json_t *o, const char *name, uint64_t n)
@@ -98,11 +99,13 @@ void report_nodes_table(const struct replay_report *r)
     char name[16];
 
     if (n->kills)
-        printf("  %-16s%" PRIu64 " nodes, %" PRIu64 " requests cut; started again warm %" PRIu64 ", cold %" PRIu64 "\n",
-               "killed", n->kills, n->cut, n->warm, n->cold);
+        printf("  %-16s%" PRIu64 " node%s, %" PRIu64 " request%s cut; started again warm %" PRIu64 ", cold %" PRIu64
+               "\n",
+               "killed", n->kills, plural(n->kills), n->cut, plural(n->cut), n->warm, n->cold);
     print_errors(r->sum);
     if (r->sum->overdue)
-        printf("  %-16s%" PRIu64 " reads from peers ended long after their deadline\n", "overdue", r->sum->overdue);
+        printf("  %-16s%" PRIu64 " read%s from peers ended long after the deadline\n", "overdue", r->sum->overdue,
+               plural(r->sum->overdue));
     printf("\n  %-8s%12s%13s%12s%11s%13s%9s\n", "node", "local hits", "remote hits", "misses", "hit ratio",
            "on the wire", "LEASEs");
     for (unsigned i = 0; i < r->nodes; i++) {
