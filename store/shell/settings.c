@@ -20,10 +20,10 @@ const struct setting settings_table[] = {
     [SET_METRICS] = {"metrics", "off|HOST:PORT|unix:PATH", "", "off",
                      "where /metrics is served; loopback addresses only"},
     [SET_POLICY] = {"policy", "NAME", "", "pwl", "how objects to evict are chosen"},
-    [SET_POOL] = {"pool", "SIZE", "1 to 16777214MiB", "1GiB", "bytes of payload memory, rounded up to 2MiB"},
+    [SET_POOL] = {"pool", "SIZE", "1B to 16777214MiB", "1GiB", "bytes of payload memory, rounded up to 2MiB"},
     [SET_SHRINK] = {"shrink", "refuse|drop|drop-held", "", "refuse",
                     "what a start with a smaller pool does with objects beyond its end; drop spares those with holds"},
-    [SET_MR_SIZE] = {"mr-size", "SIZE", "1 to 16777214MiB", "1GiB",
+    [SET_MR_SIZE] = {"mr-size", "SIZE", "1B to 16777214MiB", "1GiB",
                      "no object is larger, or straddles a multiple of it"},
     [SET_INDEX_SIZE] = {"index-size", "SIZE", "from 256KiB", "auto", "bytes of the index map; auto: from max-objects"},
     [SET_MAX_OBJECTS] = {"max-objects", "N", "1 to 4294967294", "auto",
@@ -73,7 +73,7 @@ const struct setting settings_table[] = {
          "all nodes"},
     [SET_SHARE] = {"share", "NAME=SIZE|PERCENT[,..]", "PERCENT 0.0001% to 100%", "none",
                    "what a namespace has up to this much of the pool is not evicted for others, beside those of "
-                   "[namespace] sections; may be repeated"},
+                   "[namespace] sections; all together at most high; may be repeated"},
 };
 const unsigned settings_count = sizeof settings_table / sizeof *settings_table;
 _Static_assert(SETTINGS <= sizeof((struct settings *)0)->source / sizeof((struct settings *)0)->source[0], "source");

@@ -35,7 +35,8 @@ int namespace_find(struct settings *s, const char *name, struct node_namespace *
     return 0;
 }
 
-static int refuse(char *why, size_t size, const char *format, const char *foreign)
+/* format: with one %s. */
+__attribute__((format(printf, 3, 0))) static int refuse(char *why, size_t size, const char *format, const char *foreign)
 {
     char shown[100];
     escape_bytes(shown, sizeof shown, foreign, strlen(foreign));
@@ -84,7 +85,7 @@ static int set_share(struct settings *s, const struct node_namespace *n, const c
     for (uint32_t i = 0; i < s->n_namespaces; i++)
         others += s->shares[i][0] != '\0' && s->shares[i] != share;
     if (others == SHARES_MAX)
-        return -ERANGE;
+        return -EUSERS;
     snprintf(share, sizeof s->shares[0], "%s", value);
     return 0;
 }
@@ -97,8 +98,10 @@ int parse_share(struct settings *s, char *piece)
         return -EINVAL;
     *value++ = '\0';
     int e = value_check_share(value);
-    e = e ? e : namespace_find(s, piece, &n);
-    return e ? e : set_share(s, n, value);
+    if (e != 0)
+        return e;
+    e = namespace_find(s, piece, &n);
+    return e == -ERANGE ? -EUSERS : e != 0 ? e : set_share(s, n, value);
 }
 
 void show_shares(const struct settings *s, char *out, size_t size)
@@ -137,9 +140,17 @@ static int section_share(struct settings *s, const char *name, const char *value
 {
     struct node_namespace *n;
     int e = value_check_share(value);
-    if (e != 0)
-        return refuse(why, why_size, "'share' is '%s': write a size or a percentage of the pool, 0.0001% to 100%",
+    if (e == -EDOM)
+        return refuse(why, why_size,
+                      "'share' is '%s': without a unit it is bytes, and too few to be meant: write a unit, as 8GiB, or "
+                      "a percentage, as 30%%",
                       value);
+    if (e != 0)
+        return refuse(
+            why, why_size,
+            "'share' is '%s': write a size, or a percentage of the pool above 0 and at most 100%%; all shares "
+            "together are at most 'high'",
+            value);
     if (namespace_find(s, name, &n) != 0)
         return refuse(why, why_size, "namespace '%s' is one too many: 256 can be configured", name);
     if (s->source[SET_SHARE].origin > ORIGIN_FILE)

@@ -7,8 +7,31 @@
 
 #define SIZE_UNITS "write bytes, or a number with K M G T, KiB MiB GiB TiB (binary) or KB MB GB TB (decimal)"
 
-static const char *peering_units(unsigned index, bool range)
+static const char *bare_units(unsigned index)
 {
+    bool share = index == SET_HIGH || index == SET_LOW || index == SET_DRAFT_QUOTA || index == SET_LEASE_QUOTA ||
+                 index == SET_SHARE;
+    return share
+               ? "without a unit it is bytes, and too few to be meant: write a unit, as 64GiB, or a percentage, as 30%"
+               : "without a unit it is bytes, and too few to be meant: write a unit, as 64MiB or 64GiB, or B";
+}
+
+static const char *share_units(int error)
+{
+    switch (error) {
+    case -ERANGE:
+        return "a share is above 0 and at most 100% of the pool, and all of them together are at most 'high'";
+    case -EUSERS:
+        return "63 namespaces can have a share, and 256 be configured";
+    default:
+        return "write none, or NAME=SIZE or NAME=PERCENT as chat=30%, several joined by commas; a name has 1 to 63 of "
+               "the characters a-z A-Z 0-9 . _ -";
+    }
+}
+
+static const char *peering_units(unsigned index, int error)
+{
+    bool range = error == -ERANGE;
     switch (index) {
     case SET_NAME:
     case SET_CLUSTER:
@@ -33,9 +56,7 @@ static const char *peering_units(unsigned index, bool range)
                      : "write none, or names of 1 to 63 of the characters a-z A-Z 0-9 . _ -, several joined by commas; "
                        "it names namespaces and is no switch: yes, no, true, false, on and off are refused";
     case SET_SHARE:
-        return range ? "a share is a size above 0 or 0.0001% to 100% of the pool; 256 namespaces can be configured, 63 "
-                       "with one"
-                     : "write none, or NAME=SIZE or NAME=PERCENT, several joined by commas";
+        return share_units(error);
     case SET_VERIFY:
         return "write always, 1/N with N up to 1000000000, or lease";
     default:
@@ -46,6 +67,8 @@ static const char *peering_units(unsigned index, bool range)
 const char *value_units(unsigned index, int error)
 {
     bool range = error == -ERANGE;
+    if (error == -EDOM)
+        return bare_units(index);
     switch ((enum setting_index)index) {
     case SET_REGION:
         return range ? "the path is too long: at most 255 bytes" : "it is empty: write a path";
@@ -94,6 +117,6 @@ const char *value_units(unsigned index, int error)
     case SET_LOG_FORMAT:
         return "write text or json";
     default:
-        return peering_units(index, range);
+        return peering_units(index, error);
     }
 }

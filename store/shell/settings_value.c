@@ -37,16 +37,33 @@ static int parse_name(const char *const *names, const char *text)
     return -EINVAL;
 }
 
-static int parse_size(const char *text, uint64_t least, uint64_t most, uint64_t *out)
+#define BARE_LEAST PAGE_BYTES /* without a unit: whoever writes less means MiB or GiB */
+#define BARE_POOL_LEAST UNIT_BYTES
+
+static bool has_unit(const char *text)
+{
+    size_t n = strlen(text);
+    return n > 0 && isalpha((unsigned char)text[n - 1]);
+}
+
+/* -EDOM: below `bare` bytes and without a unit. */
+static int parse_units(const char *text, uint64_t bare, uint64_t least, uint64_t most, uint64_t *out)
 {
     uint64_t bytes;
     int e = berth_parse_size(text, &bytes);
     if (e != 0)
         return e;
+    if (bytes > 0 && bytes < bare && !has_unit(text))
+        return -EDOM;
     if (bytes < least || bytes > most)
         return -ERANGE;
     *out = bytes;
     return 0;
+}
+
+static int parse_size(const char *text, uint64_t least, uint64_t most, uint64_t *out)
+{
+    return parse_units(text, BARE_LEAST, least, most, out);
 }
 
 static int parse_auto(const char *text, uint64_t least, uint64_t *out)
@@ -152,7 +169,7 @@ static int parse_metrics(const char *text, char *out, size_t size)
 static int parse_class(struct settings *s, char *text)
 {
     uint64_t bytes;
-    int e = parse_size(text, 1, OBJECT_MAX, &bytes);
+    int e = parse_units(text, 0, 1, OBJECT_MAX, &bytes); /* of a kind of object: any number may be meant */
     if (e != 0)
         return e;
     if (s->n_classes == SETTINGS_CLASSES)
@@ -289,9 +306,9 @@ int value_parse(struct settings *s, unsigned index, const char *text)
     case SET_POLICY:
         return parse_policy(text, s->policy, sizeof s->policy);
     case SET_POOL:
-        return parse_size(text, 1, POOL_MAX, &s->pool);
+        return parse_units(text, BARE_POOL_LEAST, 1, POOL_MAX, &s->pool);
     case SET_MR_SIZE:
-        return parse_size(text, 1, POOL_MAX, &s->mr_size);
+        return parse_units(text, BARE_POOL_LEAST, 1, POOL_MAX, &s->mr_size);
     case SET_INDEX_SIZE:
         return parse_auto(text, 256u << 10, &s->index_size);
     case SET_MAX_OBJECTS:
@@ -342,7 +359,8 @@ static int show_size(uint64_t bytes, char *out, size_t size)
         bytes /= 1024;
         unit++;
     }
-    return snprintf(out, size, "%llu%s", (unsigned long long)bytes, units[unit]);
+    const char *name = unit == 0 && bytes > 0 && bytes < BARE_LEAST ? "B" : units[unit];
+    return snprintf(out, size, "%llu%s", (unsigned long long)bytes, name);
 }
 
 static void show_classes(const struct settings *s, char *out, size_t size)

@@ -58,6 +58,36 @@ refused 1.5
 refused 1e30
 refused '64M iB'
 refused 64MiBs
+refused 64
+err_has "without a unit it is bytes"
+refused 65536
+
+# A small number without a unit is no size of anything; the same number with one, or of bytes as such, is.
+for setting in mr-size high low draft-quota lease-quota pin-quota index-size; do
+    run 2 config --pool 16MiB "--$setting" 64
+    err_has "'$setting' is '64': without a unit it is bytes"
+done
+run 0 config --pool 16MiB --pin-quota 64B
+cp "$scratch/out" "$scratch/printed.ini"
+file=$scratch/printed.ini run 0 config
+check "bytes are printed with their unit" grep -q '^pin-quota = 64B ' "$scratch/out"
+run 0 config --pool 16MiB --pin-quota 0
+
+# Shares of namespaces: what is wrong with one is said.
+run 2 config --share prod=120%
+err_has "'share' is 'prod=120%': a share is above 0 and at most 100% of the pool"
+run 2 config --share prod
+err_has "NAME=PERCENT as chat=30%"
+run 2 config --share prod=30
+err_has "a percentage, as 30%"
+run 2 config --share "$(seq -s, -f 'n%g=1%%' 64)"
+err_has "63 namespaces can have a share"
+printf '[node]\npool = 16MiB\n[namespace prod]\nshare = 120%%\n' >"$scratch/ini"
+file=$scratch/ini run 2 config
+err_has "'share' is '120%': write a size, or a percentage of the pool above 0 and at most 100%; all shares"
+printf '[node]\npool = 16MiB\n[namespace prod]\nshare = 30\n' >"$scratch/ini"
+file=$scratch/ini run 2 config
+err_has "a percentage, as 30%"
 
 # Later origins win, whatever the order in which they are read; earlier ones are still checked.
 printf '[node]\npool = 16MiB\nhigh = 80%%\n' >"$scratch/ini"

@@ -37,7 +37,11 @@ static void a12_size_units(void **unused)
         {"64 MiB", 64u << 20},
         {"0.5G", 1u << 29},
         {"1e9", 1000000000},
-        {"1024", 1024},
+        {"64KiB", 65536},
+        {"1024B", 1024},
+        {"2097152", 2u << 20},
+        {"2097151", 0}, /* whoever writes so few without a unit means another */
+        {"1024", 0},
         {"", 0},
         {"MB", 0},
         {"-1G", 0},
@@ -57,7 +61,7 @@ static void a12_size_units(void **unused)
             if (cases[i].bytes == 0) {
                 assert_int_equal(e, -EINVAL);
                 assert_non_null(strstr(why, "'mr-size'"));
-                assert_non_null(strstr(why, "KiB MiB GiB TiB"));
+                assert_non_null(strstr(why, "MiB"));
                 assert_int_equal(s.mr_size, UINT64_C(1) << 30);
             } else {
                 assert_int_equal(e, 0);
