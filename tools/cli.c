@@ -17,7 +17,7 @@ struct cli cli = {.ns = "", .command = "berth"};
 
 const struct cli_option common_options[] = {
     {"node", 'n', "URL", "unix:PATH, tcp://HOST:PORT or embedded:; else $BERTH_NODE, else the default socket"},
-    {"namespace", 'N', "NAME", "the keys' namespace"},
+    {"namespace", 'N', "NAME", "the keys' namespace; without it, or with '', the default one"},
     {"timeout", 't', "DURATION", "how long to wait for the node, as 500ms, 1s, 5m; default 30s"},
     {"json", 0, NULL, "one JSON document on stdout"},
     {"help", 'h', NULL, "this"},
@@ -62,11 +62,12 @@ static int set_common(const char *name, const char *value)
 {
     if (!strcmp(name, "node"))
         cli.node = value;
-    else if (!strcmp(name, "namespace"))
-        cli.ns = value;
     else if (!strcmp(name, "json"))
         cli.json = true;
-    else if (!strcmp(name, "timeout"))
+    else if (!strcmp(name, "namespace")) {
+        cli.ns = value;
+        cli.ns_given = true;
+    } else if (!strcmp(name, "timeout"))
         return cli_duration("--timeout", value, &cli.timeout_ns);
     return 0;
 }

@@ -53,8 +53,9 @@ extern const struct cli_command cli_commands[]; /* berth.c; ends with a NULL nam
 extern const struct cli_option common_options[];
 
 struct cli {
-    const char *node;    /* -n URL; NULL: as berth_open has it */
-    const char *ns;      /* -N NAME; "" is the default */
+    const char *node; /* -n URL; NULL: as berth_open has it */
+    const char *ns;   /* -N NAME; "" is the default */
+    bool ns_given;
     int64_t timeout_ns;  /* -t; 0: the library's */
     bool json;           /* --json */
     bool pipe_closed;    /* who read our output has gone: end as SIGPIPE would, quietly */

@@ -1,21 +1,21 @@
-/* cmd_purge.c: berth purge --lineage N | --ns NAME | --prefix P. */
+/* cmd_purge.c: berth purge --lineage TAG | [-N NAME] --prefix PREFIX | -N NAME --all. */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 
+#include "store/amount.h"
 #include "tools/cli.h"
 
 const struct cli_option purge_options[] = {
     {"lineage", 0, "TAG", "objects with this tag, as stat shows it, in every namespace"},
-    {"ns", 0, "NAME", "all of this namespace; '' is the default one"},
-    {"prefix", 0, "PREFIX", "keys of the namespace of -N that begin so"},
+    {"prefix", 0, "PREFIX", "keys that begin so, in the namespace of -N"},
+    {"all", 0, NULL, "all of the namespace that -N names; -N '' is the default one"},
     {0},
 };
 
 struct purge {
     struct berth_purge what;
     struct cli_key prefix;
-    const char *ns;
     unsigned given;
 };
 
@@ -27,9 +27,8 @@ static int set(void *arg, const char *name, const char *value)
         p->what.kind = BERTH_PURGE_LINEAGE;
         return cli_number("--lineage", value, 1, UINT64_MAX, &p->what.lineage);
     }
-    if (!strcmp(name, "ns")) {
+    if (!strcmp(name, "all")) {
         p->what.kind = BERTH_PURGE_NAMESPACE;
-        p->ns = value;
         return 0;
     }
     p->what.kind = BERTH_PURGE_PREFIX;
@@ -40,13 +39,10 @@ static int set(void *arg, const char *name, const char *value)
 }
 
 /* The id of a namespace that is there: a purge makes none. */
-static int find_namespace(const char *name, uint32_t *ns)
+static int find_namespace(uint32_t *ns)
 {
     struct berth *reader;
-    const char *given = cli.ns;
-    cli.ns = name;
     int rc = cli_open(&reader, BERTH_OPEN_READER, ns);
-    cli.ns = given;
     if (rc == 0)
         berth_close(reader);
     return rc;
@@ -69,9 +65,24 @@ static void print(const struct berth_purged *did)
     if (did->held)
         printf("%" PRIu64 " held, and passed over\n", did->held);
     if (did->drafts)
-        printf("%" PRIu64 " drafts that can't be sealed any more\n", did->drafts);
+        printf("%" PRIu64 " draft%s that can't be sealed any more\n", did->drafts, plural(did->drafts));
     if (did->untold)
         printf("%" PRIu64 " of them from this node only: too many removals wait for other nodes\n", did->untold);
+}
+
+/* Nothing that is left out makes it more. */
+static int check(const struct purge *p)
+{
+    if (p->given == 0)
+        return cli_usage("say what goes: --lineage TAG, --prefix PREFIX in the namespace of -N, or --all of the "
+                         "namespace that -N names");
+    if (p->given > 1)
+        return cli_usage("--lineage, --prefix and --all can't be combined: give one of them, once");
+    if (p->what.kind == BERTH_PURGE_LINEAGE && cli.ns_given)
+        return cli_usage("--lineage is of every namespace, and -N of one: leave -N out, or purge with -N NAME --all");
+    if (p->what.kind == BERTH_PURGE_NAMESPACE && !cli.ns_given)
+        return cli_usage("--all is all of one namespace: name it with -N NAME (-N '' is the default one)");
+    return 0;
 }
 
 int cmd_purge(int argc, char **argv)
@@ -84,13 +95,8 @@ int cmd_purge(int argc, char **argv)
         return -first;
     if (argc > first)
         return cli_usage("takes no operand");
-    if (p.given != 1)
-        return cli_usage("one of --lineage, --ns and --prefix has to be given");
-    if (p.what.kind != BERTH_PURGE_PREFIX && *cli.ns)
-        return cli_usage("-N goes with --prefix: a lineage is in every namespace, and --ns names one");
-    const char *ns = p.what.kind == BERTH_PURGE_PREFIX ? cli.ns : p.ns ? p.ns : "";
-    int rc = find_namespace(ns, &p.what.ns);
-    if (rc || (rc = cli_open(&b, 0, NULL)))
+    int rc = check(&p);
+    if (rc || (rc = find_namespace(&p.what.ns)) || (rc = cli_open(&b, 0, NULL)))
         return rc;
     int error = berth_purge(b, &p.what, cli_deadline(), &did);
     if (error < 0)

@@ -12,7 +12,7 @@
 #include "tools/cli.h"
 
 const struct cli_option put_options[] = {
-    {"lineage", 0, "N", "tag of the model and layout that made it"},
+    {"lineage", 0, "TAG", "tag of the model and layout that made it"},
     {"priority", 0, "N", "0 to 255, more is kept longer"},
     {"ttl", 0, "DURATION", "may be evicted first after this time"},
     {"parent", 0, "KEY", "the object before this one in its prefix"},

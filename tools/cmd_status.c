@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "store/amount.h"
 #include "tools/cli.h"
 
 const struct cli_option status_options[] = {{0}};
@@ -34,7 +35,7 @@ static void print_node(const json_t *r)
 {
     uint64_t living = at(r, "node/sessions"), others = living ? living - 1 : 0; /* one asks for this */
     printf("node      pid %" PRIu64 ", %" PRIu64 " session%s beside this one\n", at(r, "node/pid"), others,
-           others == 1 ? "" : "s");
+           plural(others));
     printf("region    %s: %s\n", text_at(r, "region", "path"), text_at(r, "region", "began"));
     if (*text_at(r, "region", "problem"))
         printf("problem   %s\n", text_at(r, "region", "problem"));
@@ -74,19 +75,39 @@ static void print_home(const json_t *r)
     char a[24], b[24];
     if (!json_is_object(json_object_get(r, "home")))
         return;
-    printf("home      %" PRIu64 " keys known (%s of %s), %" PRIu64 " refused for room; %" PRIu64
-           " members still to tell it\n",
-           at(r, "home/entries"), cli_bytes(a, at(r, "home/bytes")), cli_bytes(b, at(r, "home/room_bytes")),
-           at(r, "home/full"), at(r, "home/missing"));
-    printf("          of this node's changes %" PRIu64 " wait for a home; %" PRIu64 " of %zu members know all %s%s\n",
-           at(r, "home/queued"), at(r, "home/current"), json_array_size(json_object_get(r, "peers")),
-           at(r, "home/queued") ? "but these" : "of them",
+    printf("home      %" PRIu64 " key%s known (%s of %s), %" PRIu64 " refused for room; %" PRIu64
+           " member%s still to tell it\n",
+           at(r, "home/entries"), plural(at(r, "home/entries")), cli_bytes(a, at(r, "home/bytes")),
+           cli_bytes(b, at(r, "home/room_bytes")), at(r, "home/full"), at(r, "home/missing"),
+           plural(at(r, "home/missing")));
+    printf("          of this node's changes %" PRIu64 " wait%s for a home; %" PRIu64 " of %zu members know all %s%s\n",
+           at(r, "home/queued"), at(r, "home/queued") == 1 ? "s" : "", at(r, "home/current"),
+           json_array_size(json_object_get(r, "peers")), at(r, "home/queued") ? "but these" : "of them",
            at(r, "home/held") ? "; held: it was away for long, its homes have not confirmed its objects" : "");
-    printf("leases    %" PRIu64 " given to peers keep %s (%s of it idle); %" PRIu64 " transfers under way; %" PRIu64
+    printf("leases    %" PRIu64 " given to peers keep%s %s (%s of it idle); %" PRIu64 " transfer%s under way; %" PRIu64
            " refused, %" PRIu64 " asked back\n",
-           at(r, "remote/leases"), cli_bytes(a, at(r, "remote/leased_bytes")),
-           cli_bytes(b, at(r, "remote/leased_idle_bytes")), at(r, "remote/serving"), at(r, "remote/leases_refused"),
-           at(r, "remote/recalls"));
+           at(r, "remote/leases"), at(r, "remote/leases") == 1 ? "s" : "", cli_bytes(a, at(r, "remote/leased_bytes")),
+           cli_bytes(b, at(r, "remote/leased_idle_bytes")), at(r, "remote/serving"), plural(at(r, "remote/serving")),
+           at(r, "remote/leases_refused"), at(r, "remote/recalls"));
+}
+
+/* How much lies on pages of 2 MiB, as at the start. Nothing where none of it could, or the kernel did not say. */
+static void print_pages(const json_t *r)
+{
+    static const char *const parts[] = {"pool", "lookup", "slots"};
+    const json_t *pages = json_object_get(json_object_get(r, "region"), "pages");
+    char has[24], all[24];
+    const char *before = "pages     on 2 MiB: ";
+    for (unsigned i = 0; i < sizeof parts / sizeof *parts; i++) {
+        const json_t *part = json_object_get(pages, parts[i]);
+        uint64_t bytes = at(part, "bytes"), huge = at(part, "huge_bytes");
+        if (!bytes || !json_is_true(json_object_get(part, "known")))
+            continue;
+        printf("%s%s %s of %s", before, parts[i], cli_bytes(has, huge), cli_bytes(all, bytes));
+        before = ", ";
+    }
+    if (*before == ',')
+        puts("");
 }
 
 /* Where the pool's pages were found. Nothing where no NUMA node was asked for. */
@@ -101,8 +122,9 @@ static void print_numa(const json_t *r)
     printf("numa     ");
     json_object_foreach(json_object_get(numa, "found_bytes"), node, bytes)
         printf(" node %s: %s;", node, cli_bytes(a, (uint64_t)json_integer_value(bytes)));
-    printf(" %s; %" PRIu64 " slots spilled\n",
-           json_is_true(json_object_get(numa, "as_asked")) ? "as asked" : "not as asked", at(r, "numa/spilled"));
+    printf(" %s; %" PRIu64 " slot%s spilled\n",
+           json_is_true(json_object_get(numa, "as_asked")) ? "as asked" : "not as asked", at(r, "numa/spilled"),
+           plural(at(r, "numa/spilled")));
     if (note && *note)
         printf("          %s\n", note);
 }
@@ -114,8 +136,9 @@ static void print_classes(const json_t *r)
     size_t i, learned = 0;
     char a[24];
     json_array_foreach(list, i, c) learned += json_is_true(json_object_get(c, "learned"));
-    printf("          slots of %zu sizes, %.1f%% of them no object's; %zu learned%s", json_array_size(list),
-           percent(at(r, "pool/waste_bytes"), at(r, "pool/sealed_bytes")), learned, learned > 0 ? ":" : "");
+    printf("          slots of %zu size%s, %.1f%% waste; %zu learned%s", json_array_size(list),
+           plural(json_array_size(list)), percent(at(r, "pool/waste_bytes"), at(r, "pool/sealed_bytes")), learned,
+           learned > 0 ? ":" : "");
     json_array_foreach(list, i, c)
     {
         if (json_is_true(json_object_get(c, "learned")))
@@ -144,16 +167,27 @@ static void print_space(const json_t *r)
     printf("pool      %s used of %s (%.1f%%), %s free, largest %s\n", cli_bytes(a, used), cli_bytes(b, bytes),
            percent(used, bytes), cli_bytes(c, at(r, "pool/free_bytes")),
            cli_bytes((char[24]){0}, at(r, "pool/largest_free_bytes")));
+    print_pages(r);
     print_numa(r);
     printf("objects   %" PRIu64 ", %s in %s of slots; %" PRIu64 " held\n", at(r, "slots/objects"),
            cli_bytes(a, at(r, "pool/object_bytes")), cli_bytes(b, at(r, "pool/sealed_bytes")), at(r, "slots/held"));
     print_classes(r);
     print_shares(r);
-    printf("          %" PRIu64 " drafts (%s), %" PRIu64 " retired and still pinned (%s)\n", at(r, "slots/drafts"),
-           cli_bytes(a, at(r, "pool/draft_bytes")), at(r, "slots/retired"), cli_bytes(b, at(r, "pool/retired_bytes")));
-    printf("index     %" PRIu64 " records, %s used of %s (%.1f%%)\n", at(r, "index/records"),
-           cli_bytes(a, at(r, "index/used_bytes")), cli_bytes(b, at(r, "index/map_bytes")),
-           percent(at(r, "index/used_bytes"), at(r, "index/map_bytes")));
+    printf("          %" PRIu64 " draft%s (%s), %" PRIu64 " retired and still pinned (%s)\n", at(r, "slots/drafts"),
+           plural(at(r, "slots/drafts")), cli_bytes(a, at(r, "pool/draft_bytes")), at(r, "slots/retired"),
+           cli_bytes(b, at(r, "pool/retired_bytes")));
+    printf("index     %" PRIu64 " record%s, %s used of %s (%.1f%%)\n", at(r, "index/records"),
+           plural(at(r, "index/records")), cli_bytes(a, at(r, "index/used_bytes")),
+           cli_bytes(b, at(r, "index/map_bytes")), percent(at(r, "index/used_bytes"), at(r, "index/map_bytes")));
+}
+
+/* Nothing where there was none. */
+static void print_purges(const json_t *r)
+{
+    uint64_t n = at(r, "counters/purges"), objects = at(r, "counters/purged"), going = at(r, "purges");
+    if (n || going)
+        printf("purged    %" PRIu64 " object%s; %" PRIu64 " purge%s begun, %" PRIu64 " under way\n", objects,
+               plural(objects), n, plural(n), going);
 }
 
 static void print_traffic(const json_t *r)
@@ -175,6 +209,7 @@ static void print_traffic(const json_t *r)
     if (at(r, "counters/copies"))
         printf("copies    %" PRIu64 " (%s) of objects of other nodes were kept here\n", at(r, "counters/copies"),
                cli_bytes(a, at(r, "counters/copy_bytes")));
+    print_purges(r);
     printf("evicted   %" PRIu64 " (%s)\n", at(r, "counters/evicted"), cli_bytes(a, at(r, "counters/evicted_bytes")));
     printf("refused   %" PRIu64 " full, %" PRIu64 " index full, %" PRIu64 " held, %" PRIu64 " quota; %" PRIu64
            " timed out\n",
@@ -206,8 +241,8 @@ static void print_transfers(const json_t *r)
         json_t *out = json_object_get(json_object_get(json_object_get(r, "remote"), "by"), name);
         if (!at(peer, "reads") && !at(out, "serves"))
             continue;
-        printf("moved     %s: %s in (%" PRIu64 " transfers, %s, %s by a CPU), %s out (%" PRIu64 ")\n", name,
-               cli_bytes(a, at(peer, "moved_bytes")), at(peer, "transfers_done"),
+        printf("moved     %s: %s in (%" PRIu64 " transfer%s, %s, %s by a CPU), %s out (%" PRIu64 ")\n", name,
+               cli_bytes(a, at(peer, "moved_bytes")), at(peer, "transfers_done"), plural(at(peer, "transfers_done")),
                json_string_value(json_object_get(peer, "transport")), cli_bytes(b, at(peer, "copied_bytes")),
                cli_bytes(c, at(out, "bytes_sent")), at(out, "served"));
     }
@@ -219,9 +254,10 @@ static void print_pulls(const json_t *r)
     json_t *n, *pull = json_object_get(r, "pull");
     if (!at(pull, "done") && !at(pull, "failed"))
         return;
-    printf("pulls     %" PRIu64 " keys, %" PRIu64 " of them shared a transfer; %" PRIu64 " transfers verified, %" PRIu64
-           " not; failed %" PRIu64,
-           at(pull, "done"), at(pull, "shared"), at(pull, "verified"), at(pull, "unverified"), at(pull, "failed"));
+    printf("pulls     %" PRIu64 " key%s, %" PRIu64 " of them shared a transfer; %" PRIu64
+           " transfer%s verified, %" PRIu64 " not; failed %" PRIu64,
+           at(pull, "done"), plural(at(pull, "done")), at(pull, "shared"), at(pull, "verified"),
+           plural(at(pull, "verified")), at(pull, "unverified"), at(pull, "failed"));
     const char *between = ":";
     json_object_foreach(json_object_get(pull, "failed_by"), cause, n)
     {

@@ -6,23 +6,14 @@
 #include "tools/cli.h"
 
 const struct cli_option whatif_options[] = {
-    {"namespace", 0, "NAME", "of this namespace; '' is the default one"},
-    {"lineage", 0, "TAG", "of this tag, as stat shows it"},
+    {"lineage", 0, "TAG", "only of this tag, as stat shows it; of a namespace: -N NAME, '' is the default one"},
     {0},
-};
-
-struct whatif {
-    const char *ns;
-    uint64_t lineage; /* 0: not given */
 };
 
 static int set(void *arg, const char *name, const char *value)
 {
-    struct whatif *w = arg;
-    if (!strcmp(name, "lineage"))
-        return cli_number("--lineage", value, 1, UINT64_MAX, &w->lineage);
-    w->ns = value;
-    return 0;
+    (void)name;
+    return cli_number("--lineage", value, 1, UINT64_MAX, arg);
 }
 
 static const json_t *find(const json_t *list, const char *name, const char *value)
@@ -89,7 +80,13 @@ static void print(const json_t *report)
     print_all(report);
     print_list(json_object_get(report, "namespaces"), "namespace", "namespace");
     print_list(json_object_get(report, "lineages"), "lineage", "lineage");
-    printf("\none tree in %.0f is simulated\n", 1 / json_real_value(json_object_get(report, "sample_rate")));
+    double rate = json_real_value(json_object_get(report, "sample_rate"));
+    if (rate < 1)
+        printf("\nOne tree of prefixes in %.0f is simulated: figures are estimates, but for the hit ratio of all since "
+               "the start as it is.\n",
+               1 / rate);
+    else
+        puts("\nAll trees of prefixes are simulated.");
 }
 
 /* Only the entry that was asked for is left. */
@@ -106,37 +103,35 @@ static int choose(json_t *report, const char *list, const char *name, const char
     return 0;
 }
 
-static int check(const struct whatif *w)
+static int check(uint64_t lineage)
 {
-    if (w->ns && w->lineage)
-        return cli_usage("--namespace or --lineage, not both");
-    if (w->ns && strlen(w->ns) > 63)
-        return cli_usage("--namespace: a name has at most 63 bytes");
-    return *cli.ns ? cli_usage("-N means nothing here: --namespace names one") : 0;
+    if (cli.ns_given && lineage)
+        return cli_usage("-N or --lineage, not both: figures are by one or the other");
+    return strlen(cli.ns) > 63 ? cli_usage("-N: a namespace's name has at most 63 bytes") : 0;
 }
 
 int cmd_whatif(int argc, char **argv)
 {
-    struct whatif w = {0};
+    uint64_t lineage = 0; /* not given */
     struct berth *b;
     json_t *report;
     char tag[24];
-    int first = cli_parse(argc, argv, whatif_options, set, &w);
+    int first = cli_parse(argc, argv, whatif_options, set, &lineage);
     if (first <= 0)
         return -first;
     if (argc > first)
         return cli_usage("takes no operand");
-    int rc = check(&w);
+    int rc = check(lineage);
     if (rc || (rc = cli_open(&b, BERTH_OPEN_READER, NULL)))
         return rc;
     rc = cli_report_of(b, BERTH_WHATIF, NULL, &report);
     berth_close(b);
     if (rc)
         return rc;
-    snprintf(tag, sizeof tag, "%" PRIu64, w.lineage);
-    if (w.ns)
-        rc = choose(report, "namespaces", "namespace", w.ns);
-    else if (w.lineage)
+    snprintf(tag, sizeof tag, "%" PRIu64, lineage);
+    if (cli.ns_given)
+        rc = choose(report, "namespaces", "namespace", cli.ns);
+    else if (lineage)
         rc = choose(report, "lineages", "lineage", tag);
     if (!rc && cli.json) {
         cli_json_print(report);

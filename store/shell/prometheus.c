@@ -51,6 +51,7 @@ static void pool(FILE *f, const struct server *s, const struct node_status *st)
     gauge(f, "tombstones_unknown", "Of these, those that not all homes have acknowledged.", st->tombstones_unknown);
     counter(f, "numa_spilled", "Slots given on another NUMA node than their client's, for want of room.",
             st->slabs.spilled);
+    gauge(f, "purges_under_way", "Purges that are not done.", st->purges);
     gauge(f, "waiting", "Requests that wait for room.", st->waiting);
     gauge(f, "index_map_bytes", "Bytes of the index map.", st->index.map_bytes);
     gauge(f, "index_used_bytes", "Bytes of the index map in use.", st->index.used_bytes);
@@ -60,6 +61,38 @@ static void pool(FILE *f, const struct server *s, const struct node_status *st)
     gauge(f, "incarnation", "Starts of the node on this region.", s->region.incarnation);
     gauge(f, "healthy", "1 if nothing of the region is missing and the last commit went well.",
           !s->unlinked[0] && !s->commit_error);
+}
+
+static void pages(FILE *f, const struct region_pages *p)
+{
+    const struct {
+        const char *name;
+        const struct region_part_pages *part;
+    } parts[] = {{"pool", &p->pool}, {"lookup", &p->lookup}, {"slots", &p->slots}};
+    fputs("# HELP berth_pages_bytes What of a part of the region could lie on pages of 2 MiB at the start.\n"
+          "# TYPE berth_pages_bytes gauge\n",
+          f);
+    for (unsigned i = 0; i < sizeof parts / sizeof *parts; i++)
+        fprintf(f, "berth_pages_bytes{part=\"%s\"} %" PRIu64 "\n", parts[i].name, parts[i].part->bytes);
+    fputs("# HELP berth_pages_huge_bytes What of it did; of a part that could not be looked at there is none.\n"
+          "# TYPE berth_pages_huge_bytes gauge\n",
+          f);
+    for (unsigned i = 0; i < sizeof parts / sizeof *parts; i++) {
+        if (!parts[i].part->unknown)
+            fprintf(f, "berth_pages_huge_bytes{part=\"%s\"} %" PRIu64 "\n", parts[i].name, parts[i].part->huge_bytes);
+    }
+}
+
+/* One series for each namespace of the configuration that has a share: EVICT_SHARES at most. */
+static void share_gauge(FILE *f, const struct server *s, const char *name, const char *help, bool used)
+{
+    struct node_share x;
+    fprintf(f, "# HELP berth_%s %s\n# TYPE berth_%s gauge\n", name, help, name);
+    for (uint32_t i = 0; i < node_share(s->node, i, &x); i++) {
+        fprintf(f, "berth_%s{namespace=\"", name);
+        label(f, x.name);
+        fprintf(f, "\"} %" PRIu64 "\n", used ? x.bytes : x.limit);
+    }
 }
 
 static void sessions(FILE *f, const struct server *s)
@@ -145,6 +178,10 @@ char *report_metrics(struct server *s)
         return NULL;
     report_node(s, &st);
     pool(f, s, &st);
+    pages(f, &s->region.pages);
+    share_gauge(f, s, "share_bytes", "Share of the pool of a namespace.", false);
+    share_gauge(f, s, "share_used_bytes", "Slot bytes of its sealed objects, above its share too.", true);
+    report_whatif_metrics(s, f);
     sessions(f, s);
     for (unsigned i = 0; i < NODE_COUNTERS; i++) {
         if (i == NODE_INDEX_ONLY)

@@ -70,6 +70,7 @@ static json_t *pages_json(const struct region_pages *p)
         json_t *o = json_object();
         put(o, "bytes", parts[i].part->bytes);
         put(o, "huge_bytes", parts[i].part->huge_bytes);
+        json_object_set_new(o, "known", json_boolean(!parts[i].part->unknown));
         json_object_set_new(all, parts[i].name, o);
     }
     return all;

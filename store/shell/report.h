@@ -24,6 +24,7 @@ char *report_pins(struct server *s, const struct key_ref *key);
 char *report_why(const struct server *s, const struct key_ref *key);
 char *report_whatif(const struct server *s);
 json_t *report_whatif_totals(const struct server *s);
+void report_whatif_metrics(const struct server *s, FILE *f);
 char *report_metrics(struct server *s);
 
 /* {count, sum_ns, mean_ns, p50_ns, p99_ns, p999_ns, buckets}: buckets without the zeros at their end. */

@@ -4,6 +4,7 @@
 #include "store/shell/log.h"
 #include "store/whatif.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static json_t *ratio(double hits, double references)
@@ -87,6 +88,28 @@ json_t *report_whatif_totals(const struct server *s)
     node_whatif(s->node, false, &w);
     put_totals(o, &w);
     return o;
+}
+
+static void ratio_lines(FILE *f, const struct whatif_report *w, const char *over, const struct whatif_sums *s)
+{
+    for (unsigned i = 0; i <= WHATIF_SIMS && s->references > 0; i++)
+        fprintf(f, "berth_whatif_hit_ratio{scale=\"%g\",over=\"%s\"} %.9g\n", w->scale[i], over,
+                s->hits[i] / s->references);
+}
+
+void report_whatif_metrics(const struct server *s, FILE *f)
+{
+    struct whatif_report w;
+    node_whatif(s->node, false, &w);
+    fputs("# HELP berth_whatif_hit_ratio Hit ratio that so many times the high watermark would have.\n"
+          "# TYPE berth_whatif_hit_ratio gauge\n",
+          f);
+    ratio_lines(f, &w, "start", &w.all);
+    ratio_lines(f, &w, "recent", &w.recent);
+    fprintf(f,
+            "# HELP berth_whatif_sample_rate Share of the trees of prefixes that is simulated.\n"
+            "# TYPE berth_whatif_sample_rate gauge\nberth_whatif_sample_rate %.9g\n",
+            1.0 / (double)(UINT64_C(1) << w.shift));
 }
 
 char *report_whatif(const struct server *s)

@@ -46,7 +46,7 @@ failed_as 3 ENOENT
 
 # The status has a line for this node as a home, and one for leases.
 run 0 berth status
-check "homes" grep -qE '^home +[0-9]+ keys known \([0-9]+ B of [0-9.]+ MiB\), 0 refused for room; [0-9]+ members still to tell it$' "$scratch/out"
+check "homes" grep -qE '^home +[0-9]+ keys? known \([0-9]+ B of [0-9.]+ MiB\), 0 refused for room; [0-9]+ members? still to tell it$' "$scratch/out"
 check "publications" grep -qE '^ +of this node.s changes [0-9]+ wait for a home; [0-9] of 2 members know all (of them|but these)$' "$scratch/out"
 check "no time that was not measured" bash -c "! grep -q 'rtt 0 ns' '$scratch/out'"
 out_has "puts      0 (0 B)" # what was pulled nobody put here

@@ -101,6 +101,9 @@ static void as_the_kernel_says(struct berth *b)
     assert_true(daemon_number(b, "region.pages.pool.bytes") == 64 << 20);
     assert_true(daemon_number(b, "region.pages.pool.huge_bytes") == huge_of("pool-0"));
     assert_true(daemon_number(b, "region.pages.lookup.huge_bytes") == huge_of("lookup"));
+    assert_true(daemon_metric(b, "berth_pages_bytes{part=\"pool\"}") == 64 << 20);
+    assert_true(daemon_metric(b, "berth_pages_huge_bytes{part=\"pool\"}") == huge_of("pool-0"));
+    assert_true(daemon_metric(b, "berth_pages_huge_bytes{part=\"lookup\"}") == huge_of("lookup"));
 }
 
 static void test_where_there_are_huge_pages(void **state)

@@ -79,6 +79,10 @@ static void within_its_share(const char *settings)
     assert_true(daemon_number(node, "counters.evicted") > 100);
     assert_int_equal(daemon_number(node, "shares.a.share_bytes"), 24 * MIB);
     assert_int_equal(daemon_number(node, "shares.a.used_bytes"), 20 * MIB);
+    assert_int_equal(daemon_metric(node, "berth_share_bytes{namespace=\"a\"}"), 24 * MIB);
+    assert_int_equal(daemon_metric(node, "berth_share_used_bytes{namespace=\"a\"}"), 20 * MIB);
+    assert_true(daemon_metric(node, "berth_whatif_hit_ratio{scale=\"4\",over=\"recent\"}") == 0); /* puts alone */
+    assert_true(daemon_metric(node, "berth_whatif_sample_rate") == 1);
 }
 
 static void kept(void **unused)
