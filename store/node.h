@@ -64,6 +64,7 @@ struct node_config {
     int64_t tombstone_ns; /* T of PROTOCOLS rule 29: a removal is kept so long after its homes have it; 0: 1 h */
     bool first;           /* the region is new: nothing to recover */
     bool clean;           /* the last node stopped cleanly */
+    bool shrunk;          /* the pool was made smaller: records without a slot lay beyond its end */
 };
 
 struct node_namespace {
@@ -355,6 +356,8 @@ enum node_fate {
     FATE_PUT_FAILED, /* with `error` */
     FATE_ABORTED,    /* a draft that its client gave up */
     FATE_DIED,       /* a draft of a client that ended */
+    FATE_SHRUNK,     /* a start dropped it: it lay beyond the end of a smaller pool */
+    FATE_LOST,       /* a start dropped its record: what the region had in its slot was not it */
     NODE_FATES
 };
 

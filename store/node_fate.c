@@ -1,9 +1,9 @@
 /* node_fate.c: what became of keys that are not here, for whoever asks why.
  *
  * A table of FATE_SETS sets of FATE_WAYS entries, 2 MiB in all, by hash: a key's newest entry takes the place of its
- * older one, else the oldest of the set goes. It is filled where effects are carried out or refused and costs a put
- * that succeeds nothing: an entry that is older than the object which is here now is known by its time. Two keys that
- * share 64 bits of hash share an entry. It begins anew with each start.
+ * older one, else the oldest of the set goes. It is filled where effects are carried out or refused, and by a start
+ * with what that drops. It costs a put that succeeds nothing: an entry that is older than the object which is here now
+ * is known by its time. Two keys that share 64 bits of hash share an entry. It begins anew with each start.
  */
 #include "store/node_internal.h"
 

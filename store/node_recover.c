@@ -152,7 +152,16 @@ static void find_expiries(struct node *n, const struct record *r)
     }
 }
 
-static void drop_record(struct recovery *rec, struct key_ref key)
+static enum node_fate dropped_for(struct node *n, struct key_ref key, const struct record *r)
+{
+    if (r && tomb_above(n, key, r->counter, region_of(n, r->region))) {
+        return FATE_REMOVED;
+    }
+    bool beyond = r && n->c.shrunk && r->slot < n->max_headers && !slabs_is_slot(n->slabs, r->slot);
+    return beyond ? FATE_SHRUNK : FATE_LOST;
+}
+
+static void drop_record(struct recovery *rec, struct key_ref key, const struct record *r)
 {
     struct node *n = rec->n;
     struct record found;
@@ -161,6 +170,8 @@ static void drop_record(struct recovery *rec, struct key_ref key)
         rec->stuck = true;
     } else {
         batch_delete(n->open->batch, key);
+        fate_add(n, lookup_hash(n->c.super->hash_seed, key),
+                 (struct fate){.kind = (uint8_t)dropped_for(n, key, r), .counter = r ? r->counter : 0});
     }
 }
 
@@ -169,7 +180,7 @@ static int each_record(void *arg, struct key_ref key, const struct record *r)
     struct recovery *rec = arg;
     struct node *n = rec->n;
     if (!r || !r->ready || !record_fits(n, key, r) || tomb_above(n, key, r->counter, region_of(n, r->region))) {
-        drop_record(rec, key);
+        drop_record(rec, key, r);
         return 0;
     }
     n->mark[r->slot] |= MARK_SEEN;
@@ -471,8 +482,9 @@ static void say_recovered(struct node *n)
     }
     /* After a clean stop every record has its object, or it is damage; a killed node may have been retiring. */
     node_log(n, dropped && n->c.clean ? 1 : 2,
-             "recovered %llu objects, %llu drafts, dropped %llu records, retired %u slots",
-             (unsigned long long)n->objects, (unsigned long long)drafts, (unsigned long long)dropped, n->fresh.count);
+             "recovered %llu object%s, %llu draft%s, dropped %llu record%s, retired %u slot%s",
+             (unsigned long long)n->objects, plural(n->objects), (unsigned long long)drafts, plural(drafts),
+             (unsigned long long)dropped, plural(dropped), n->fresh.count, plural(n->fresh.count));
 }
 
 int recover(struct node *n)
@@ -486,7 +498,7 @@ int recover(struct node *n)
     if (!n->c.first && e >= 0) {
         uint32_t dropped = slabs_recover(n->slabs);
         if (dropped) {
-            node_log(n, 1, "%u slab directory entries contradicted each other and were dropped", dropped);
+            node_log(n, 1, "dropped what contradicted others in the slab directory: %u", dropped);
         }
         horizon_recover(n);
         e = n->c.index->sessions(n->c.ix, each_session, n);

@@ -33,6 +33,8 @@ static const struct {
     {"put_failed", "", "a put of it failed"},
     {"given_up", "", "its writer gave it up before it was sealed"},
     {"writer_ended", "", "its writer ended before it was sealed"},
+    {"shrunk", "", "the start with a smaller pool dropped it: it lay beyond the new end"},
+    {"lost", "", "the start dropped it: the region no longer had its bytes"},
 };
 
 static const char *sentence_of(const json_t *last)

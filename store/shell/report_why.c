@@ -6,7 +6,8 @@
 static const char *const fates[NODE_FATES] = {
     [FATE_NONE] = NULL,          [FATE_REMOVED] = "removed",   [FATE_PURGED] = "purged",
     [FATE_EVICTED] = "evicted",  [FATE_OUTDATED] = "outdated", [FATE_PUT_FAILED] = "put_failed",
-    [FATE_ABORTED] = "given_up", [FATE_DIED] = "writer_ended",
+    [FATE_ABORTED] = "given_up", [FATE_DIED] = "writer_ended", [FATE_SHRUNK] = "shrunk",
+    [FATE_LOST] = "lost",
 };
 
 static const char *const needs[NODE_NEEDS] = {

@@ -357,7 +357,8 @@ static int open_node(struct server *s)
                                            .peer_bytes = s->settings.lease_quota,
                                            .rho_ppm = has_raw_clock() ? 0 : LEASE_RHO_LIMIT_PPM},
                                  .first = r->first,
-                                 .clean = r->clean};
+                                 .clean = r->clean,
+                                 .shrunk = r->dropped > 0};
     return node_create(&s->node, &config);
 }
 
@@ -406,16 +407,6 @@ static int recover(struct server *s, char *why, size_t why_size)
     return error;
 }
 
-static void say_small_pool(const struct server *s)
-{
-    const char *given = s->settings.source[SET_POOL].text;
-    char has[AMOUNT_SIZE];
-    if (given[0] == '\0' || given[strspn(given, "0123456789")] != '\0' || strtoull(given, NULL, 10) >= UNIT_BYTES)
-        return;
-    log_event(LOG_WARNING, "the pool is %s: a size without a unit is in bytes: say --pool %sMiB if that was meant",
-              amount(s->region.pool.bytes, has), given);
-}
-
 /* An application that asked for nothing is told, not warned. */
 static void say_numa(const struct server *s, const struct region *r)
 {
@@ -435,7 +426,6 @@ static void say_region(struct server *s)
     struct region *r = &s->region;
     log_event(r->lost || r->dropped > 0 ? LOG_WARNING : LOG_INFO, "region '%s', start %llu: %s", r->path,
               (unsigned long long)r->incarnation, r->began);
-    say_small_pool(s);
     region_pages(r, &s->settings);
     if (!space_in_memory(r->dir_fd))
         log_event(LOG_WARNING,
