@@ -24,7 +24,7 @@ enum msg_op {
     MSG_FIND = 11, /* a reader that missed where lookup is not complete, or that spun too long */
     MSG_NAMESPACE = 12,
     MSG_GROW = 13,   /* another segment of the pin table */
-    MSG_QUERY = 14,  /* status, pins, check, metrics: text */
+    MSG_QUERY = 14,  /* status, pins, check, metrics, why, whatif: text */
     MSG_RESUME = 15, /* first message after a re-attach: the open tokens; the node aborts the session's others */
     MSG_DETACH = 16, /* clean close: nothing of this session writes any more */
     MSG_REVOKE = 17, /* end the process that pins a key (pins --revoke) */

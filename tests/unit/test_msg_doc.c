@@ -58,6 +58,13 @@ static const struct field fields[] = {
     FIELD("PULL (35)", "copied", msg_pulled, copied),
     FIELD("PULL (35)", "counter", msg_pulled, counter),
     FIELD("PULL (35)", "region", msg_pulled, region),
+    FIELD("PULL (35)", "source", msg_pull_record, source),
+    FIELD("PULL (35)", "transport", msg_pull_record, transport),
+    FIELD("PULL (35)", "lease", msg_pull_record, lease),
+    FIELD("PULL (35)", "requests", msg_pull_record, requests),
+    FIELD("PULL (35)", "stale", msg_pull_record, stale),
+    FIELD("PULL (35)", "phases", msg_pull_record, phase_ns),
+    FIELD("PULL (35)", "unasked", msg_unasked, name),
     FIELD("PURGE (33)", "*head*", msg_purge, head),
     FIELD("PURGE (33)", "lineage", msg_purge, lineage),
     FIELD("PURGE (33)", "kind", msg_purge, kind),
@@ -69,6 +76,34 @@ static const struct field fields[] = {
     FIELD("PURGE (33)", "held", msg_purged, held),
     FIELD("PURGE (33)", "drafts", msg_purged, drafts),
     FIELD("PURGE (33)", "untold", msg_purged, untold),
+    FIELD("STAT (9)", "*head*", msg_key, head),
+    FIELD("STAT (9)", "counter", msg_key, counter),
+    FIELD("STAT (9)", "region", msg_key, region),
+    FIELD("STAT (9)", "namespace", msg_key, ns),
+    FIELD("STAT (9)", "key size", msg_key, key_size),
+    FIELD("STAT (9)", "reserved", msg_key, reserved),
+    FIELD("STAT (9)", "counter", msg_stat, counter),
+    FIELD("STAT (9)", "region", msg_stat, region),
+    FIELD("STAT (9)", "checksum", msg_stat, checksum),
+    FIELD("STAT (9)", "lineage", msg_stat, lineage),
+    FIELD("STAT (9)", "created", msg_stat, created_us),
+    FIELD("STAT (9)", "generation", msg_stat, generation),
+    FIELD("STAT (9)", "size", msg_stat, size),
+    FIELD("STAT (9)", "slot bytes", msg_stat, slot_bytes),
+    FIELD("STAT (9)", "slot", msg_stat, slot),
+    FIELD("STAT (9)", "ttl", msg_stat, ttl_s),
+    FIELD("STAT (9)", "holds", msg_stat, holds),
+    FIELD("STAT (9)", "namespace", msg_stat, ns),
+    FIELD("STAT (9)", "key size", msg_stat, key_size),
+    FIELD("STAT (9)", "priority", msg_stat, priority),
+    FIELD("STAT (9)", "tier", msg_stat, tier),
+    FIELD("STAT (9)", "segment", msg_stat, segment),
+    FIELD("QUERY (14)", "*head*", msg_query, head),
+    FIELD("QUERY (14)", "what", msg_query, what),
+    FIELD("QUERY (14)", "offset", msg_query, offset),
+    FIELD("QUERY (14)", "namespace", msg_query, ns),
+    FIELD("QUERY (14)", "key size", msg_query, key_size),
+    FIELD("QUERY (14)", "reserved", msg_query, reserved),
     FIELD("CANCEL (32)", "*head*", msg_cancel, head),
     FIELD("CANCEL (32)", "target", msg_cancel, target),
     FIELD("BUFFER (37)", "*head*", msg_buffer, head),
@@ -213,6 +248,11 @@ static void examples(void **state)
     const struct msg_purge *g = (const struct msg_purge *)(const void *)bytes;
     assert_true(g->kind == PURGE_PREFIX && g->ns == 2 && g->prefix_size == 6);
     assert_memory_equal(g + 1, "block/", 6);
+    take("STAT (9)", MSG_STAT);
+    assert_int_equal(((const struct msg_head *)(const void *)bytes)->flags, MSG_PEERS);
+    assert_memory_equal((const struct msg_key *)(const void *)bytes + 1, "block/1", 7);
+    take("QUERY (14)", MSG_QUERY);
+    assert_int_equal(((const struct msg_query *)(const void *)bytes)->what, QUERY_WHATIF);
     take("CANCEL (32)", MSG_CANCEL);
     take("BUFFER (37)", MSG_BUFFER);
     assert_int_equal(((const struct msg_buffer *)(const void *)bytes)->kind, MSG_BUFFER_REGISTER);
@@ -221,8 +261,21 @@ static void examples(void **state)
     assert_int_equal(((const struct msg_token *)(w + 1))->slot, 5);
 }
 
+/* QUERY's text has every kind that there is; this has to be told of the next one. */
+static void every_query(void **state)
+{
+    (void)state;
+    char *text = between(section, "\n### QUERY (14)\n", "\n### "), last[32];
+    snprintf(last, sizeof last, "| what | 0..%d |", QUERY_KINDS - 1);
+    assert_non_null(strstr(text, last));
+    snprintf(last, sizeof last, " %d whatif", QUERY_WHATIF);
+    assert_non_null(strstr(text, last));
+    free(text);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(tables), cmocka_unit_test(examples)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(tables), cmocka_unit_test(examples),
+                                       cmocka_unit_test(every_query)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }
