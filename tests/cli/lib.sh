@@ -72,6 +72,12 @@ json()
     printf 'line %s: %s' "${BASH_LINENO[*]}" "$ran" >"$scratch/json/$jsons.name"
 }
 
+# Of a document of berth bench: its figures divide to its ratio, and a rate is told once only.
+# shellcheck disable=SC2034
+divides="(lambda unit: abs(d['figure'] / d['baseline']['value'] / d['ratio'] - 1) < 1e-6
+    and (unit is None or abs(d[unit] / d['figure'] - 1) < 1e-6))(next((field for end, field in (('_cpu_ns_per_second', None),
+    ('_bytes_per_second', 'bytes_per_second'), ('_per_second', 'ops_per_second')) if d['baseline']['name'].endswith(end)), None))"
+
 evaluate_json()
 {
     python3 - "$scratch/json" "$jsons" <<'PYTHON'

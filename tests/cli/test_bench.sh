@@ -4,7 +4,8 @@
 
 fields="{'schema', 'bench', 'size', 'depth', 'threads', 'objects', 'ops', 'seconds', 'bytes_per_second', 'latency_ns',
     'baseline', 'ratio'} <= set(d) and {'mean', 'p50', 'p99', 'p999'} <= set(d['latency_ns'])
-    and {'name', 'value'} <= set(d['baseline']) and d['ratio'] > 0 and d['baseline']['value'] > 0"
+    and {'name', 'value'} <= set(d['baseline']) and d['ratio'] > 0 and d['baseline']['value'] > 0
+    and $divides"
 bench() # CASE OPTIONS...: and a document in which everything is there
 {
     run 0 berth bench "$@" --seconds 1 --json

@@ -4,11 +4,11 @@
 
 fields="{'schema', 'bench', 'size', 'depth', 'ops', 'bytes_per_second', 'latency_ns', 'baseline', 'ratio', 'transport',
     'lease', 'verify', 'home', 'into', 'rows'} <= set(d) and d['transport'] == 'tcp' and d['ratio'] > 0
-    and d['baseline']['value'] > 0"
+    and d['baseline']['value'] > 0 and $divides"
 rows="([r['name'] for r in d['rows']] == ['pull', 'send/recv', 'sendfile']
     and all(r['bytes_per_second'] > 0 and 0 < r['latency_ns']['p50'] <= r['latency_ns']['p99']
         and r['owner_cpu_s_per_gib'] > 0 and r['reader_cpu_s_per_gib'] > 0 for r in d['rows'])
-    and 'iperf3_bytes_per_second' in d)"
+    and abs(d['bytes_per_second'] / d['rows'][0]['bytes_per_second'] - 1) < 1e-6 and 'iperf3_bytes_per_second' in d)"
 bench() # CASE OPTIONS...: and a document in which everything is there
 {
     run 0 berth bench "$@" --seconds 1 --json

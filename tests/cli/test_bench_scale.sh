@@ -16,7 +16,8 @@ scale()
 row() # NAME ROW EXPRESSION
 {
     cp "$scratch/$1.$2" "$scratch/out"
-    json "d['bench'] == 'scale' and d['row'] == '$2' and d['ratio'] > 0 and d['baseline']['value'] > 0 and d['goal'] > 0 and ($3)"
+    json "(d['bench'] == 'scale' and d['row'] == '$2' and d['ratio'] > 0 and d['baseline']['value'] > 0 and d['goal'] > 0
+        and $divides and ($3))"
 }
 
 scale empty --objects 20000
@@ -34,16 +35,20 @@ row large restart "d['restart_ns_per_object'] > 0"
 
 run 0 berth bench scale --objects 2000 --seconds 1 --key-size 70
 out_has "bytes an object"
+for row in metadata get put restart; do out_has "scale, row $row: "; done
 
 # Beside many clients: a row a way, and one of those that come and go.
 run 0 berth bench scale --clients 6 --pins 500 --objects 2000 --seconds 1 --json
 cp "$scratch/out" "$scratch/clients"
 check "a row a way" test "$(grep -c '"row": "retire"' "$scratch/clients")" -eq 4
 grep '"way": "remove, one by one"' "$scratch/clients" >"$scratch/out"
-json "d['clients'] == 6 and d['pins_of_each'] == 500 and d['ratio'] > 0 and d['baseline']['value'] > 0"
+json "($divides) and d['clients'] == 6 and d['pins_of_each'] == 500 and d['ratio'] > 0 and d['baseline']['value'] > 0"
 json "d['retire_ns_per_object'] > 0 and d['node_cpu_ns_per_object'] > 0 and d['one_client_ns_per_object'] > 0"
 grep '"row": "attach"' "$scratch/clients" >"$scratch/out"
-json "d['attach_per_second'] > 0 and d['vanished'] == 200 and d['all_cleaned_up_after_ns'] > 0"
+json "($divides) and d['attach_per_second'] > 0 and d['vanished'] == 200 and d['all_cleaned_up_after_ns'] > 0"
+run 0 berth bench scale --clients 2 --pins 10 --objects 200 --seconds 1
+out_has "scale, row retire: evict, by puts: "
+out_has "scale, row attach: "
 run 2 berth bench put --clients 3
 run 2 berth bench scale --pins 3
 

@@ -360,12 +360,34 @@ static const char *better(const struct bench_result *r)
     return baseline_words(r, name) <= UNIT_SIZE ? "less" : "more";
 }
 
+/* Held against a rate, a case's own is the figure: one that other slices gave would not divide to the ratio. */
+static double ops_per_second(const struct bench_result *r)
+{
+    char name[64];
+    enum unit unit = baseline_words(r, name);
+
+    if (unit == UNIT_RATE)
+        return r->figure;
+    if (unit == UNIT_BYTES)
+        return r->bytes ? r->figure * (double)r->ops / (double)r->bytes : 0;
+    return r->seconds > 0 ? (double)r->ops / r->seconds : 0;
+}
+
+static double bytes_per_second(const struct bench_result *r)
+{
+    return r->ops ? ops_per_second(r) * (double)r->bytes / (double)r->ops : 0;
+}
+
 static void report_json(const struct bench *b, const struct bench_result *r)
 {
     static const struct bench_stat nothing;
     json_t *o = cli_json();
 
     json_object_set_new(o, "bench", json_string(b->which->name));
+    if (r->row)
+        json_object_set_new(o, "row", json_string(r->row));
+    if (r->way)
+        json_object_set_new(o, "way", json_string(r->way));
     json_object_set_new(o, "size", json_integer((json_int_t)b->size));
     json_object_set_new(o, "depth", json_integer(b->depth));
     json_object_set_new(o, "threads", json_integer(b->threads));
@@ -376,11 +398,12 @@ static void report_json(const struct bench *b, const struct bench_result *r)
     json_object_set_new(o, "timed_together", json_integer(r->timed));
     json_object_set_new(o, "ops", json_integer((json_int_t)r->ops));
     json_object_set_new(o, "seconds", json_real(r->seconds));
-    json_object_set_new(o, "ops_per_second", json_real(r->seconds > 0 ? (double)r->ops / r->seconds : 0));
-    json_object_set_new(o, "bytes_per_second", json_real(r->seconds > 0 ? (double)r->bytes / r->seconds : 0));
+    json_object_set_new(o, "ops_per_second", json_real(ops_per_second(r)));
+    json_object_set_new(o, "bytes_per_second", json_real(bytes_per_second(r)));
     json_object_set_new(o, "latency_ns", stat_json(r->latency ? r->latency : &nothing));
+    json_object_set_new(o, "figure", json_real(r->figure)); /* in the baseline's unit */
     json_object_set_new(o, "baseline", json_pack("{s:s, s:f}", "name", r->baseline, "value", r->value));
-    json_object_set_new(o, "ratio", json_real(r->ratio)); /* this bench's / baseline's */
+    json_object_set_new(o, "ratio", json_real(r->figure / r->value));
     json_object_set_new(o, "better", json_string(better(r)));
     json_object_update(o, r->more);
     json_decref(r->more);
@@ -410,21 +433,27 @@ const char *bench_text_of_rate(char out[24], double bytes)
     return out;
 }
 
+static const char *text_of(char out[24], enum unit unit, double value)
+{
+    if (unit == UNIT_NS)
+        return bench_text_of_time(out, value);
+    if (unit == UNIT_BYTES)
+        return bench_text_of_rate(out, value);
+    if (unit == UNIT_SIZE)
+        snprintf(out, 24, "%.1f bytes", value);
+    else
+        snprintf(out, 24, "%.0f%s a second", value, unit == UNIT_CPU ? " ns" : "");
+    return out;
+}
+
 static void print_baseline(const struct bench *b, const struct bench_result *r)
 {
-    char name[64], value[24];
+    char name[64], figure[24], value[24];
     enum unit unit = baseline_words(r, name);
 
-    if (unit == UNIT_NS)
-        bench_text_of_time(value, r->value);
-    else if (unit == UNIT_SIZE)
-        snprintf(value, sizeof(value), "%.1f bytes", r->value);
-    else if (unit == UNIT_BYTES)
-        bench_text_of_rate(value, r->value);
-    else
-        snprintf(value, sizeof(value), "%.0f%s a second", r->value, unit == UNIT_CPU ? " ns" : "");
-    printf("  %-10s %s: %s\n", "baseline", name, value);
-    printf("  %-10s %.3f: %s / %s, %s is better\n", "ratio", r->ratio, b->which->name, name, better(r));
+    printf("  %-10s %s: %s\n", "baseline", name, text_of(value, unit, r->value));
+    printf("  %-10s %.3f = %s / %s: %s / %s, %s is better\n", "ratio", r->figure / r->value,
+           text_of(figure, unit, r->figure), value, b->which->name, name, better(r));
 }
 
 static void print_latency(const struct bench_result *r)
@@ -443,11 +472,11 @@ static void print_rate(const struct bench_result *r)
 {
     char bytes[24];
 
-    if (r->seconds <= 0 || r->ops == 0)
+    if (ops_per_second(r) <= 0)
         return;
-    printf("  %-10s %.0f a second", r->unit, (double)r->ops / r->seconds);
+    printf("  %-10s %.0f a second", r->unit, ops_per_second(r));
     if (r->bytes)
-        printf(", %s", bench_text_of_rate(bytes, (double)r->bytes / r->seconds));
+        printf(", %s", bench_text_of_rate(bytes, bytes_per_second(r)));
     putchar('\n');
 }
 
@@ -460,8 +489,10 @@ void bench_report(const struct bench *b, const struct bench_result *r)
         return;
     }
     json_decref(r->more);
-    printf("%s: %s, %llu objects of %s, depth %u, threads %u\n", b->which->name, b->which->doc,
-           (unsigned long long)b->objects, cli_bytes(size, b->size), b->depth, b->threads);
+    printf("%s%s%s%s%s: ", b->which->name, r->row ? ", row " : "", r->row ? r->row : "", r->way ? ": " : "",
+           r->way ? r->way : "");
+    printf("%s, %llu objects of %s, depth %u, threads %u\n", b->which->doc, (unsigned long long)b->objects,
+           cli_bytes(size, b->size), b->depth, b->threads);
     print_rate(r);
     print_latency(r);
     print_baseline(b, r);

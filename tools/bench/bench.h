@@ -16,7 +16,6 @@
 #define BENCH_KEY_MAX BERTH_KEY_MAX
 #define BENCH_QUEUE 4096u
 #define BENCH_PREFAULT_LEAST (2u << 20)
-#define BENCH_SLICES 4096u /* of one run, at most */
 
 struct bench;
 
@@ -73,9 +72,10 @@ struct bench_result {
     uint64_t ops, bytes;
     double seconds;                   /* spent in them */
     const struct bench_stat *latency; /* may be NULL */
+    const char *row, *way;            /* of a case with several documents; may be NULL */
     const char *baseline;             /* name with its unit */
-    double value, ratio;
-    json_t *more; /* members of the document beyond those of every case, taken over; NULL: none */
+    double figure, value;             /* of the case and of the baseline, in that unit; the ratio is their quotient */
+    json_t *more;                     /* members of the document beyond those of every case, taken over; NULL: none */
 };
 
 /* Starts the node, with room for `slots` objects of the case's size and room_slots more; evict: above that many.

@@ -18,7 +18,7 @@ struct get_case {
 /* ---- one thread: against the read without its pin ---- */
 
 struct pairs {
-    double ratio[BENCH_SLICES], base_ns[BENCH_SLICES];
+    double ours_ns[BENCH_SLICES], base_ns[BENCH_SLICES]; /* a key */
     unsigned n;
 };
 
@@ -37,7 +37,7 @@ static int run_pairs(struct reader *ours, struct reader *base, const struct get_
         base->at = ours->at;
         p->base_ns[p->n] = reader_slice(base, reader_unpinned, BENCH_BATCH, BENCH_BATCH, SLICE_NS);
         ours->at = base->at;
-        p->ratio[p->n] = reader_slice(ours, c->op, c->n, c->timed, SLICE_NS) / p->base_ns[p->n];
+        p->ours_ns[p->n] = reader_slice(ours, c->op, c->n, c->timed, SLICE_NS);
     }
     return ours->error ? ours->error : base->error;
 }
@@ -57,15 +57,17 @@ static int run_one(struct bench *b, const struct get_case *c, const uint8_t *key
     if (!error) {
         /* A call of several keys that is one operation is held against as many unpinned reads. */
         double reads = (double)c->n / c->timed;
+        struct bench_turns turns;
 
+        turns_choose(&turns, p->ours_ns, p->base_ns, p->n);
         bench_report(b, &(struct bench_result){.unit = c->unit,
                                                .timed = c->timed,
                                                .ops = (uint64_t)((double)reader[0].ops / reads),
                                                .seconds = (double)reader[0].ns / 1e9,
                                                .latency = &reader[0].stat,
                                                .baseline = c->n == c->timed ? "unpinned_read_ns" : "unpinned_reads_ns",
-                                               .value = median(p->base_ns, p->n) * reads,
-                                               .ratio = median(p->ratio, p->n)});
+                                               .figure = turns_mean(&turns, p->ours_ns) * reads,
+                                               .value = turns_mean(&turns, p->base_ns) * reads});
     }
     reader_close(&reader[1]);
 close_first:
@@ -111,7 +113,7 @@ static void *member_run(void *arg)
     }
 }
 
-/* Keys a second of a slice with so many threads. */
+/* ns a key of a slice with so many threads: of all together. */
 static double crew_slice(struct crew *crew, struct member *members, unsigned active)
 {
     double rate = 0;
@@ -121,8 +123,8 @@ static double crew_slice(struct crew *crew, struct member *members, unsigned act
     pthread_barrier_wait(&crew->end);
     for (unsigned i = 0; i < active; i++)
         if (members[i].key_ns > 0)
-            rate += 1e9 / members[i].key_ns;
-    return rate;
+            rate += 1 / members[i].key_ns;
+    return 1 / rate;
 }
 
 static int first_error(const struct member *members, unsigned n)
@@ -136,34 +138,36 @@ static int first_error(const struct member *members, unsigned n)
 static int crew_measure(struct bench *b, struct crew *crew, struct member *members, struct bench_stat *all)
 {
     int64_t slices = (int64_t)b->seconds * 1000000000 / (2 * SLICE_NS);
-    double *one, *many, *ratio, seconds = 0, ops = 0, reads = (double)crew->c->n / crew->c->timed;
+    double *one, *many, seconds = 0, ops = 0, reads = (double)crew->c->n / crew->c->timed;
+    struct bench_turns turns;
     unsigned n;
 
     slices = slices < 3 ? 3 : slices > BENCH_SLICES ? BENCH_SLICES : slices;
-    one = calloc(3 * (size_t)slices, sizeof(*one));
+    one = calloc(2 * (size_t)slices, sizeof(*one));
     if (!one)
         return -ENOMEM;
     many = one + slices;
-    ratio = many + slices;
     crew_slice(crew, members, b->threads);
     for (n = 0; n < slices && !first_error(members, b->threads); n++) {
         one[n] = crew_slice(crew, members, 1);
         many[n] = crew_slice(crew, members, b->threads);
-        ratio[n] = many[n] / one[n];
         seconds += (double)SLICE_NS / 1e9;
-        ops += many[n] * (double)SLICE_NS / 1e9;
+        ops += (double)SLICE_NS / many[n];
     }
     for (unsigned i = 0; i < b->threads; i++)
         stat_merge(all, &members[i].reader.stat);
-    if (!first_error(members, b->threads))
+    if (!first_error(members, b->threads)) {
+        turns_choose(&turns, many, one, n);
         bench_report(b, &(struct bench_result){.unit = crew->c->unit,
                                                .timed = crew->c->timed,
                                                .ops = (uint64_t)(ops / reads),
                                                .seconds = seconds,
                                                .latency = all,
-                                               .baseline = "one_thread_keys_per_second",
-                                               .value = median(one, n),
-                                               .ratio = median(ratio, n)});
+                                               .baseline = reads > 1 ? "one_thread_calls_per_second"
+                                                                     : "one_thread_keys_per_second",
+                                               .figure = 1e9 / (turns_mean(&turns, many) * reads),
+                                               .value = 1e9 / (turns_mean(&turns, one) * reads)});
+    }
     free(one);
     return first_error(members, b->threads);
 }

@@ -83,8 +83,8 @@ static void report(const struct bench *b, double seconds, double cpu_seconds)
                                            .timed = 1,
                                            .seconds = seconds,
                                            .baseline = "one_core_cpu_ns_per_second",
-                                           .value = 1e9,
-                                           .ratio = share});
+                                           .figure = 1e9 * share,
+                                           .value = 1e9});
 }
 
 static int measure(struct bench *b, pid_t pid)

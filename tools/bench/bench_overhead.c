@@ -17,7 +17,7 @@ static double slice(struct reader *r, bool measured)
 }
 
 /* Slices of both take turns, and who goes first does: what the machine does meanwhile is the same for both. */
-static double one_pair(struct reader *r, unsigned slices, double *plain)
+static void one_pair(struct reader *r, unsigned slices, double *measured, double *plain)
 {
     double with = 0, without = 0;
 
@@ -30,13 +30,14 @@ static double one_pair(struct reader *r, unsigned slices, double *plain)
             with += slice(r, true);
         }
     }
+    *measured = with / slices;
     *plain = without / slices;
-    return with / without;
 }
 
 static int pairs(struct bench *b, struct reader *r)
 {
-    double plain[PAIRS], ratio[PAIRS];
+    double measured[PAIRS], plain[PAIRS];
+    struct bench_turns turns;
     int64_t slices = (int64_t)b->seconds * 1000000000 / (2 * PAIRS * SLICE_NS);
 
     slice(r, true); /* warm */
@@ -44,17 +45,19 @@ static int pairs(struct bench *b, struct reader *r)
     r->ops = 0;
     r->ns = 0;
     for (unsigned i = 0; i < PAIRS && !r->error; i++)
-        ratio[i] = one_pair(r, slices > 2 ? (unsigned)slices : 2, &plain[i]);
+        one_pair(r, slices > 2 ? (unsigned)slices : 2, &measured[i], &plain[i]);
     b->b->unmeasured = false;
-    if (!r->error)
+    if (!r->error) {
+        turns_choose(&turns, measured, plain, PAIRS);
         bench_report(b, &(struct bench_result){.unit = "get",
                                                .timed = BENCH_BATCH,
                                                .ops = r->ops,
                                                .seconds = (double)r->ns / 1e9,
                                                .latency = &r->stat,
                                                .baseline = "unmeasured_get_ns",
-                                               .value = median(plain, PAIRS),
-                                               .ratio = median(ratio, PAIRS)});
+                                               .figure = turns_mean(&turns, measured),
+                                               .value = turns_mean(&turns, plain)});
+    }
     return r->error;
 }
 

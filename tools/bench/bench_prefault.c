@@ -167,8 +167,8 @@ static void report(const struct bench *b, struct prefault *p)
                                            .bytes = p->bytes,
                                            .seconds = (double)p->bytes / rate[WAY_NODE],
                                            .baseline = "plain_bytes_per_second",
+                                           .figure = rate[WAY_NODE],
                                            .value = rate[WAY_PLAIN],
-                                           .ratio = rate[WAY_NODE] / rate[WAY_PLAIN],
                                            .more = ways_json(p, rate)});
     if (cli.json)
         return;

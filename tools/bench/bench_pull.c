@@ -36,7 +36,6 @@ struct pull_run {
     uint64_t number;         /* of the next key */
     struct bench_stat *stat; /* of the slice under way */
     struct pull_counts before, after;
-    double ratio[BENCH_SLICES];
 };
 
 /* ---- a slice ---- */
@@ -67,7 +66,7 @@ int pull_slice(struct pull_way *w, int (*run)(void *arg, uint64_t n, struct benc
     w->seconds += seconds;
     w->bytes += bytes;
     if (w->slices < BENCH_SLICES)
-        w->rate[w->slices++] = (double)bytes / seconds;
+        w->byte_ns[w->slices++] = seconds * 1e9 / (double)bytes;
     return 0;
 }
 
@@ -213,17 +212,9 @@ static double per_gib(uint64_t ns, uint64_t bytes)
     return bytes ? (double)ns / 1e9 / ((double)bytes / (double)(1u << 30)) : 0;
 }
 
-static double median_rate(const struct pull_way *w)
-{
-    double rates[BENCH_SLICES];
-
-    memcpy(rates, w->rate, w->slices * sizeof(*rates));
-    return w->slices ? median(rates, w->slices) : 0;
-}
-
 json_t *pull_row_json(const struct pull_way *w)
 {
-    return json_pack("{s:s, s:f, s:o, s:f, s:f}", "name", w->name, "bytes_per_second", median_rate(w), "latency_ns",
+    return json_pack("{s:s, s:f, s:o, s:f, s:f}", "name", w->name, "bytes_per_second", w->rate, "latency_ns",
                      stat_json(&w->stat), "owner_cpu_s_per_gib", per_gib(w->owner_ns, w->bytes), "reader_cpu_s_per_gib",
                      per_gib(w->reader_ns, w->bytes));
 }
@@ -233,7 +224,7 @@ void pull_row_print(const struct pull_way *w)
     char rate[24], p50[24], p99[24];
 
     printf("  %-10s %s, p50 %s, p99 %s, CPU a GiB: owner %.3f s, reader %.3f s\n", w->name,
-           bench_text_of_rate(rate, median_rate(w)), bench_text_of_time(p50, stat_percentile(&w->stat, 0.5)),
+           bench_text_of_rate(rate, w->rate), bench_text_of_time(p50, stat_percentile(&w->stat, 0.5)),
            bench_text_of_time(p99, stat_percentile(&w->stat, 0.99)), per_gib(w->owner_ns, w->bytes),
            per_gib(w->reader_ns, w->bytes));
 }
@@ -261,19 +252,24 @@ static json_t *counts_json(const struct pull_run *r)
 static void compare(struct pull_run *r, struct bench_result *result)
 {
     const struct pull_way *pull = &r->way[WAY_PULL], *send = &r->way[WAY_SEND], *file = &r->way[WAY_SENDFILE];
-    const struct pull_way *better = median_rate(file) > median_rate(send) ? file : send;
+    const struct pull_way *better;
+    struct bench_turns turns;
 
+    for (unsigned i = 0; i < WAYS; i++)
+        r->way[i].rate = (double)r->way[i].bytes / r->way[i].seconds;
     if (r->b->depth == 1) {
         result->baseline = "send_recv_p50_ns";
+        result->figure = stat_percentile(&pull->stat, 0.5);
         result->value = stat_percentile(&send->stat, 0.5);
-        result->ratio = stat_percentile(&pull->stat, 0.5) / result->value;
         return;
     }
-    for (unsigned i = 0; i < pull->slices; i++)
-        r->ratio[i] = pull->rate[i] / better->rate[i];
+    better = file->rate > send->rate ? file : send;
+    turns_choose(&turns, pull->byte_ns, better->byte_ns, pull->slices);
+    for (unsigned i = 0; i < WAYS; i++)
+        r->way[i].rate = 1e9 / turns_mean(&turns, r->way[i].byte_ns);
     result->baseline = better == file ? "sendfile_bytes_per_second" : "send_recv_bytes_per_second";
-    result->value = median_rate(better);
-    result->ratio = median(r->ratio, pull->slices);
+    result->figure = pull->rate;
+    result->value = better->rate;
 }
 
 static double phase_mean(const struct pull_run *r, unsigned phase)

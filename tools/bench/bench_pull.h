@@ -18,8 +18,9 @@ struct pull_way {
     struct bench_stat stat;
     uint64_t bytes, owner_ns, reader_ns; /* moved, and time on a CPU meanwhile */
     double seconds;
-    double rate[BENCH_SLICES]; /* bytes a second of each slice */
+    double byte_ns[BENCH_SLICES]; /* of each slice */
     unsigned slices;
+    double rate; /* bytes a second, as the report has them */
 };
 
 /* Runs n operations and notes what they cost as one slice. */

@@ -115,13 +115,9 @@ static int measure(struct fair_run *r)
         error = pull_small(r, warm);
     free(warm);
     while (!error && (bench_now() < end || r->alone.slices < SLICES_MIN)) {
-        uint64_t before = r->moved;
-
         error = pull_slice(&r->alone, run_alone, r, 0, 0);
         if (!error)
             error = pull_slice(&r->during, run_during, r, 0, 0);
-        if (!error) /* which it did not know before */
-            r->during.rate[r->during.slices - 1] = (double)(r->moved - before);
     }
     return error;
 }
@@ -149,8 +145,8 @@ static void report(struct fair_run *r)
                                               .seconds = r->during.seconds,
                                               .latency = &r->during.stat,
                                               .baseline = "alone_p99_ns",
+                                              .figure = stat_percentile(&r->during.stat, 0.99),
                                               .value = alone,
-                                              .ratio = stat_percentile(&r->during.stat, 0.99) / alone,
                                               .more = more});
     if (!cli.json)
         printf("  %-10s p50 %s, p99 %s\n  %-10s %s\n", r->alone.name,

@@ -27,7 +27,7 @@ struct put_run {
     uint8_t *keys;  /* depth of them */
     int64_t *since; /* when each in flight was submitted */
     struct bench_stat stat, base;
-    double ratio[BENCH_SLICES], value[BENCH_SLICES];
+    double put_ns[BENCH_SLICES], copy_ns[BENCH_SLICES]; /* a byte */
     unsigned slices;
     uint64_t number; /* of the next key */
     uint64_t ops;
@@ -143,14 +143,14 @@ static void *next_target(struct put_run *r)
     return (uint8_t *)r->target[piece / pieces].data + piece % pieces * step;
 }
 
-/* Bytes a second. */
+/* ns a byte. */
 static double copy_slice(struct put_run *r, uint64_t n)
 {
     int64_t begin = bench_now();
 
     for (uint64_t i = 0; i < n; i++)
         memcpy(next_target(r), bench_source_next(&r->source, r->b->size), r->b->size);
-    return (double)(n * r->b->size) * 1e9 / (double)(bench_now() - begin);
+    return (double)(bench_now() - begin) / (double)(n * r->b->size);
 }
 
 static void socket_slice(struct put_run *r, uint64_t n)
@@ -181,9 +181,8 @@ static int one_slice(struct put_run *r, uint64_t n)
     if (r->socket) {
         socket_slice(r, n);
     } else if (r->slices < BENCH_SLICES) {
-        r->value[r->slices] = copy_slice(r, n);
-        r->ratio[r->slices] = (double)(n * r->b->size) / seconds / r->value[r->slices];
-        r->slices++;
+        r->put_ns[r->slices] = seconds * 1e9 / (double)(n * r->b->size);
+        r->copy_ns[r->slices++] = copy_slice(r, n);
     }
     return 0;
 }
@@ -226,15 +225,17 @@ static void report(struct put_run *r, const char *unit)
                                   .bytes = r->ops * r->b->size,
                                   .seconds = r->seconds,
                                   .latency = &r->stat};
+    struct bench_turns turns;
 
     if (r->socket) {
         result.baseline = "socket_round_trip_p50_ns";
         result.value = stat_percentile(&r->base, 0.5);
-        result.ratio = stat_percentile(&r->stat, 0.5) / result.value;
+        result.figure = stat_percentile(&r->stat, 0.5);
     } else if (r->slices) {
+        turns_choose(&turns, r->put_ns, r->copy_ns, r->slices);
         result.baseline = "memcpy_bytes_per_second";
-        result.value = median(r->value, r->slices);
-        result.ratio = median(r->ratio, r->slices);
+        result.figure = 1e9 / turns_mean(&turns, r->put_ns);
+        result.value = 1e9 / turns_mean(&turns, r->copy_ns);
     }
     bench_report(r->b, &result);
 }

@@ -17,13 +17,13 @@ struct scale {
     struct bench *b;
     struct scale_node all, gets, puts; /* with all objects, and what it is held against */
     uint64_t slice_puts;
-    double *ratio, *value;
+    double *ours_ns, *base_ns; /* an operation, of each slice */
     unsigned slices;
 };
 
-static json_t *row(const char *name, double goal)
+static json_t *goal(double value)
 {
-    return json_pack("{s:s, s:f}", "row", name, "goal", goal);
+    return json_pack("{s:f}", "goal", value);
 }
 
 static void set_integer(json_t *o, const char *name, uint64_t value)
@@ -37,6 +37,7 @@ static int run_gets(struct scale *s)
 {
     struct reader *all = &s->all.reader, *base = &s->gets.reader;
     int64_t end = bench_now() + (int64_t)s->b->seconds * 1000000000;
+    struct bench_turns turns;
     json_t *more;
 
     reader_slice(all, reader_get, BENCH_BATCH, BENCH_BATCH, 10 * SLICE_NS);
@@ -45,50 +46,50 @@ static int run_gets(struct scale *s)
     all->ns = 0;
     all->stat = (struct bench_stat){0};
     for (s->slices = 0; s->slices < BENCH_SLICES && bench_now() < end && !all->error && !base->error; s->slices++) {
-        s->value[s->slices] = reader_slice(base, reader_get, BENCH_BATCH, BENCH_BATCH, SLICE_NS);
-        s->ratio[s->slices] = reader_slice(all, reader_get, BENCH_BATCH, BENCH_BATCH, SLICE_NS) / s->value[s->slices];
+        s->base_ns[s->slices] = reader_slice(base, reader_get, BENCH_BATCH, BENCH_BATCH, SLICE_NS);
+        s->ours_ns[s->slices] = reader_slice(all, reader_get, BENCH_BATCH, BENCH_BATCH, SLICE_NS);
     }
     if (all->error || base->error)
         return bench_fail(all->error ? all->error : base->error);
-    more = row("get", 1.6);
+    turns_choose(&turns, s->ours_ns, s->base_ns, s->slices);
+    more = goal(1.6);
     set_integer(more, "baseline_objects", s->gets.b.objects);
-    bench_report(&s->all.b, &(struct bench_result){.unit = "get",
+    bench_report(&s->all.b, &(struct bench_result){.row = "get",
+                                                   .unit = "get",
                                                    .timed = BENCH_BATCH,
                                                    .ops = all->ops,
                                                    .seconds = (double)all->ns / 1e9,
                                                    .latency = &all->stat,
                                                    .baseline = "fewer_objects_get_ns",
-                                                   .value = median(s->value, s->slices),
-                                                   .ratio = median(s->ratio, s->slices),
+                                                   .figure = turns_mean(&turns, s->ours_ns),
+                                                   .value = turns_mean(&turns, s->base_ns),
                                                    .more = more});
     return 0;
 }
 
 /* ---- put ---- */
 
-/* Keys a second; they are gone again afterwards, which is not timed. */
-static int put_slice(struct scale_node *n, uint64_t count, double *rate)
+/* ns a key; they are gone again afterwards, which is not timed. */
+static int put_slice(struct scale_node *n, uint64_t count, double *key_ns)
 {
     uint64_t first = n->number;
     int64_t begin = bench_now();
     int error = scale_put(n, count);
 
-    *rate = (double)count * 1e9 / (double)(bench_now() - begin);
+    *key_ns = (double)(bench_now() - begin) / (double)count;
     return error ? error : bench_remove(&n->b, first, count);
 }
 
 static int put_slices(struct scale *s, double *seconds)
 {
     int64_t end = bench_now() + (int64_t)s->b->seconds * 1000000000;
-    double rate;
-    int error = put_slice(&s->all, s->slice_puts, &rate);
+    int error = put_slice(&s->all, s->slice_puts, s->ours_ns);
 
-    error = error ? error : put_slice(&s->puts, s->slice_puts, &rate); /* warm */
+    error = error ? error : put_slice(&s->puts, s->slice_puts, s->base_ns); /* warm */
     for (s->slices = 0; s->slices < BENCH_SLICES && bench_now() < end && !error; s->slices++) {
-        error = put_slice(&s->puts, s->slice_puts, &s->value[s->slices]);
-        error = error ? error : put_slice(&s->all, s->slice_puts, &rate);
-        s->ratio[s->slices] = rate / s->value[s->slices];
-        *seconds += (double)s->slice_puts / rate;
+        error = put_slice(&s->puts, s->slice_puts, &s->base_ns[s->slices]);
+        error = error ? error : put_slice(&s->all, s->slice_puts, &s->ours_ns[s->slices]);
+        *seconds += (double)s->slice_puts * s->ours_ns[s->slices] / 1e9;
     }
     return error;
 }
@@ -97,20 +98,23 @@ static int run_puts(struct scale *s)
 {
     double seconds = 0;
     int error = put_slices(s, &seconds);
+    struct bench_turns turns;
     json_t *more;
 
     if (error)
         return bench_fail(error);
-    more = row("put", 0.5);
+    turns_choose(&turns, s->ours_ns, s->base_ns, s->slices);
+    more = goal(0.5);
     set_integer(more, "baseline_objects", s->puts.b.objects);
     json_object_set_new(more, "fill_per_second", json_real((double)s->all.b.objects / s->all.fill_seconds));
-    bench_report(&s->all.b, &(struct bench_result){.unit = "put",
+    bench_report(&s->all.b, &(struct bench_result){.row = "put",
+                                                   .unit = "put",
                                                    .timed = (unsigned)s->slice_puts,
                                                    .ops = s->slices * s->slice_puts,
                                                    .seconds = seconds,
                                                    .baseline = "fewer_objects_puts_per_second",
-                                                   .value = median(s->value, s->slices),
-                                                   .ratio = median(s->ratio, s->slices),
+                                                   .figure = 1e9 / turns_mean(&turns, s->ours_ns),
+                                                   .value = 1e9 / turns_mean(&turns, s->base_ns),
                                                    .more = more});
     return 0;
 }
@@ -131,7 +135,7 @@ static int report_metadata(struct scale *s)
     double slots = grown(full->slots_file, empty->slots_file) / n, lookup = (double)full->lookup_file / n;
     double tails = grown(full->tails_file, empty->tails_file) / n;
     double process = grown(full->anonymous, empty->anonymous) / n, measured = index + slots + lookup + tails + process;
-    json_t *more = row("metadata", s->b->key_size <= 32 ? 360 : 432);
+    json_t *more = goal(s->b->key_size <= 32 ? 360 : 432);
 
     json_object_set_new(more, "metadata_bytes_per_object", json_real(counted));
     json_object_set_new(more, "counted",
@@ -142,13 +146,14 @@ static int report_metadata(struct scale *s)
                         json_pack("{s:f, s:f, s:f, s:f, s:f}", "index", index, "slots", slots, "tails", tails, "lookup",
                                   lookup, "process", process));
     set_integer(more, "pool_allocated_bytes", full->pool_allocated);
-    bench_report(&s->all.b, &(struct bench_result){.unit = "object",
+    bench_report(&s->all.b, &(struct bench_result){.row = "metadata",
+                                                   .unit = "object",
                                                    .timed = 1,
                                                    .ops = s->all.b.objects,
                                                    .seconds = s->all.fill_seconds,
                                                    .baseline = "measured_an_object_bytes",
+                                                   .figure = counted,
                                                    .value = measured,
-                                                   .ratio = counted / measured,
                                                    .more = more});
     if (!cli.json)
         printf("  %-10s %.1f bytes an object: index %.1f, headers %.1f, state %.1f, lookup %.1f\n", "counted", counted,
@@ -178,17 +183,18 @@ static int run_restarts(struct scale *s)
             return bench_fail(code);
         reading[count++] = (double)ns / n;
     }
-    more = row("restart", 1000);
+    more = goal(1000);
     json_object_set_new(more, "restart_ns_per_object", json_real(median(took, count)));
     json_object_set_new(more, "cpu_ns_per_object", json_real(median(cpu, count)));
     set_integer(more, "restarts", count);
-    bench_report(&s->all.b, &(struct bench_result){.unit = "object",
+    bench_report(&s->all.b, &(struct bench_result){.row = "restart",
+                                                   .unit = "object",
                                                    .timed = (unsigned)s->all.b.objects,
                                                    .ops = count * s->all.b.objects,
                                                    .seconds = (double)total / 1e9,
                                                    .baseline = "reading_the_files_ns",
+                                                   .figure = median(took, count),
                                                    .value = median(reading, count),
-                                                   .ratio = median(took, count) / median(reading, count),
                                                    .more = more});
     return 0;
 }
@@ -261,14 +267,14 @@ int bench_scale(struct bench *b)
         return bench_no_memory();
     s->b = b;
     s->slice_puts = slice_puts(b);
-    s->ratio = calloc(2 * (size_t)BENCH_SLICES, sizeof(*s->ratio));
-    s->value = s->ratio ? s->ratio + BENCH_SLICES : NULL;
-    code = s->ratio ? size_it(s) : bench_no_memory();
+    s->ours_ns = calloc(2 * (size_t)BENCH_SLICES, sizeof(*s->ours_ns));
+    s->base_ns = s->ours_ns ? s->ours_ns + BENCH_SLICES : NULL;
+    code = s->ours_ns ? size_it(s) : bench_no_memory();
     code = code ? code : run_rows(s);
     code = scale_close(&s->all, code);
     code = scale_close(&s->gets, code);
     code = scale_close(&s->puts, code);
-    free(s->ratio);
+    free(s->ours_ns);
     free(s);
     return code;
 }

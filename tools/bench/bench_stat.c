@@ -74,3 +74,35 @@ double median(double *figures, size_t n)
     qsort(figures, n, sizeof(*figures), compare);
     return n % 2 ? figures[n / 2] : (figures[n / 2 - 1] + figures[n / 2]) / 2;
 }
+
+struct turn {
+    double quotient;
+    uint32_t index;
+};
+
+static int compare_turns(const void *a, const void *b)
+{
+    return compare(&((const struct turn *)a)->quotient, &((const struct turn *)b)->quotient);
+}
+
+void turns_choose(struct bench_turns *t, const double *ours, const double *base, size_t n)
+{
+    struct turn turn[BENCH_SLICES];
+    size_t cut = (n + 1) / 4;
+
+    for (size_t i = 0; i < n; i++)
+        turn[i] = (struct turn){ours[i] / base[i], (uint32_t)i};
+    qsort(turn, n, sizeof(*turn), compare_turns);
+    t->n = n - 2 * cut;
+    for (size_t i = 0; i < t->n; i++)
+        t->which[i] = turn[cut + i].index;
+}
+
+double turns_mean(const struct bench_turns *t, const double *costs)
+{
+    double sum = 0;
+
+    for (size_t i = 0; i < t->n; i++)
+        sum += costs[t->which[i]];
+    return t->n ? sum / (double)t->n : 0;
+}
