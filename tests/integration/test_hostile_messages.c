@@ -15,6 +15,7 @@
 
 #define RANDOM_NS 3000000000
 #define TOKENS 64u
+#define LINEAGE UINT64_C(0x0101010101010101) /* no three changed bytes make it 0, which the bystander's objects have */
 
 static _Alignas(64) uint8_t message[RING_MESSAGE_MAX], reply[RING_MESSAGE_MAX];
 
@@ -271,6 +272,7 @@ static uint32_t n_known;
 static uint32_t body(uint16_t op, uint16_t key, uint32_t n)
 {
     struct msg_object object = {.size = draw_below(60000), .key_size = key};
+    object.lineage = draw_below(2) * LINEAGE;
     object.segment = (uint8_t)(draw_below(4) ? 0 : draw_below(8) ? 12 + draw_below(4) : draw_below(256));
     uint32_t sums = object.segment < 32 ? segments_of(object.size, object.segment) * 8 : 0;
     switch (op) {
@@ -306,7 +308,9 @@ static uint32_t body(uint16_t op, uint16_t key, uint32_t n)
     case MSG_GROW:
         return BODY(msg_grow, 0, .entries = n * PINS_SEGMENT);
     case MSG_QUERY:
-        return BODY(msg_query, 0, .what = draw_below(QUERY_KINDS));
+        return BODY(msg_query, 0, .what = draw_below(QUERY_KINDS), .offset = draw_below(4) ? 0 : draw_below(5000));
+    case MSG_PURGE:
+        return BODY(msg_purge, 0, .kind = PURGE_LINEAGE, .lineage = LINEAGE);
     default:
         return BODY(msg_head, 0, .op = op);
     }
@@ -326,9 +330,9 @@ static uint32_t any_message(void)
 {
     static const uint16_t ops[] = {MSG_GRANT, MSG_PUT,  MSG_CREATE, MSG_SEAL,      MSG_ABORT, MSG_REMOVE, MSG_HOLD,
                                    MSG_DROP,  MSG_STAT, MSG_LIST,   MSG_FIND,      MSG_GROW,  MSG_QUERY,  MSG_RESUME,
-                                   MSG_PUT,   MSG_SUMS, MSG_CREATE, MSG_NAMESPACE, MSG_WAIT,  MSG_DETACH};
+                                   MSG_PUT,   MSG_SUMS, MSG_CREATE, MSG_NAMESPACE, MSG_WAIT,  MSG_PURGE,  MSG_DETACH};
     struct msg_head *m = (struct msg_head *)message;
-    uint16_t op = ops[draw_below(draw_below(20) ? 19 : 20)];
+    uint16_t op = ops[draw_below(draw_below(20) ? 20 : 21)];
     uint32_t key = 1 + draw_below(draw_below(9) ? 3 : KEY_MAX), n = 1 + draw_below(4);
     for (uint32_t i = 0; i < 1024; i++) {
         message[i] = (uint8_t)('a' + draw_below(4));
@@ -356,7 +360,8 @@ static void mutate(uint32_t bytes)
         message[at] = draw_below(2) ? (uint8_t)draw() : (uint8_t)(draw_below(2) * 255);
     }
     struct msg_head *m = (struct msg_head *)message;
-    m->op = m->op == MSG_REVOKE ? MSG_PAD : m->op; /* it would end whoever pins a key by its right */
+    bool takes = m->op == MSG_PURGE && ((const struct msg_purge *)m)->lineage == 0;
+    m->op = m->op == MSG_REVOKE || takes ? MSG_PAD : m->op; /* by their right: who pins a key, what the bystander has */
 }
 
 static void read_replies(struct ring_end *in)
