@@ -8,7 +8,7 @@
  * it lives.
  */
 #include "store/amount.h"
-#include "store/node_internal.h"
+#include "store/node_ahead.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -32,6 +32,7 @@ struct recovery {
     struct node *n;
     struct kept *kept;
     uint64_t n_kept, room;
+    struct ahead ahead;
     struct key_hash hash[AHEAD]; /* of the next ones of kept, by number */
     struct lookup_repair *repair;
     uint64_t counter;
@@ -320,14 +321,20 @@ static void insert_kept(struct node *n, const struct kept *k)
     slot_insert(n, k->slot, (struct evict_hint){.above = SLOT_NONE, .priority = k->priority});
 }
 
-/* Of kept in order, one after the other. */
+/* Of kept in order, one after the other: the headers of the ones after the next come, then the places of the next. */
 static struct key_hash next_hash(struct recovery *rec, uint64_t i)
 {
+    struct node *n = rec->n;
     struct key_hash hash = rec->hash[i % AHEAD];
+    if (i + 2 * AHEAD < rec->n_kept) {
+        __builtin_prefetch(header_of(n, rec->kept[i + 2 * AHEAD].slot));
+    }
     if (i + AHEAD < rec->n_kept) {
+        uint32_t slot = rec->kept[i + AHEAD].slot;
         struct key_hash *ahead = &rec->hash[i % AHEAD];
-        *ahead = slot_hash(rec->n, rec->kept[i + AHEAD].slot);
+        *ahead = slot_hash(n, slot);
         lookup_repair_ahead(rec->repair, *ahead);
+        n->policy->ahead(n->evict, slot_key_tag(n, slot));
     }
     return hash;
 }
@@ -448,7 +455,9 @@ static int fit_together(struct recovery *rec)
     rec->room = usage.records < n->max_headers ? usage.records : n->max_headers;
     rec->kept = rec->room ? malloc(rec->room * sizeof *rec->kept) : NULL;
     rec->room = rec->kept ? rec->room : 0;
-    e = n->c.index->each(n->c.ix, each_record, rec);
+    rec->ahead = (struct ahead){.n = n, .each = each_record, .arg = rec};
+    e = n->c.index->each(n->c.ix, ahead_push, &rec->ahead);
+    e = e ? e : ahead_drain(&rec->ahead);
     if (e < 0 || rec->status) {
         lookup_repair_end(rec->repair);
         return e < 0 ? e : rec->status;
