@@ -201,6 +201,14 @@ static __attribute__((noinline)) int end_turn(struct berth *b, struct client_thr
     return 0;
 }
 
+/* After a get that the node has asked for touches before. */
+static __attribute__((noinline)) int tell(struct berth *b, struct client_thread *t)
+{
+    touch_flush(b, t);
+    t->n = 0;
+    return 0;
+}
+
 /* What nearly every get is: a short key, the first entry with its tag, nothing to wait for; whatever is not so begins
  * again in get_whole. It makes no call and does as little as it can: the reads of the next get begin, out of order,
  * while those of this one are under way, if both fit the CPU's window. */
@@ -233,7 +241,7 @@ __attribute__((flatten)) int berth_get(struct berth *b, struct berth_key key, st
     }
     uint32_t n = t->n++;
     t->touch[n] = slot + 1;
-    return unlikely(n == THREAD_TURN - 1) ? end_turn(b, t) : 0;
+    return unlikely(n == THREAD_TURN - 1) ? end_turn(b, t) : likely(!touch_asked(b, t)) ? 0 : tell(b, t);
 }
 
 static inline void release_one(struct berth *b, struct client_thread *t, struct berth_view *v)

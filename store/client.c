@@ -7,6 +7,7 @@
 #include "store/remote.h"
 #include "store/shell/remote.h"
 #include "store/shell/server.h"
+#include "store/touch.h"
 #include "store/where.h"
 
 #include <errno.h>
@@ -503,6 +504,9 @@ void berth_close(struct berth *b)
         return;
     }
     struct client_thread *t = thread_self();
+    if (client_life(b) == LIFE_LIVE) {
+        touch_flush(b, t);
+    }
     if (t->handle ==
         b) { /* others that still name it would give another handle at this address some touches, no more */
         t->handle = NULL;

@@ -219,8 +219,9 @@ struct ring_shared {
     _Alignas(64) _Atomic uint64_t reply_tail;   /* node */
     _Atomic uint32_t node_sleeping;             /* node: ring its eventfd after a request */
     _Atomic uint32_t node_cpu;
-    _Alignas(64) _Atomic uint64_t reply_head; /* client */
-    _Alignas(64) _Atomic uint64_t touch_tail; /* client: touches ever written */
+    _Alignas(64) _Atomic uint64_t reply_head;  /* client */
+    _Alignas(64) _Atomic uint64_t touch_tail;  /* client: touches ever written */
+    _Alignas(64) _Atomic uint32_t touch_asked; /* node: changes when threads are to tell of what they keep */
     _Alignas(4096) uint8_t request[RING_REQUEST_BYTES];
     uint8_t reply[RING_REPLY_BYTES];
     _Atomic uint32_t touch[RING_TOUCHES]; /* slot + 1, TOUCH_CHILD; lossy, newest wins; deepest first within one

@@ -18,6 +18,7 @@ struct client_thread {
     uint32_t n;               /* touches kept */
     uint32_t cursor;          /* pin entry to try first */
     _Alignas(16) uint32_t touch[THREAD_TURN]; /* slot + 1; 0: no touch */
+    uint32_t asked;                           /* the node's question that was answered last */
 
     const struct berth *handle; /* whose gets count here; NULL: a thread without a lane of its own has none */
     uint32_t home;              /* where its pin entries begin: others' releases do not send the cursor below */

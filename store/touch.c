@@ -24,7 +24,11 @@ static inline bool put_turn(_Atomic uint32_t *to, const uint32_t *touch)
 void touch_flush(struct berth *b, struct client_thread *t)
 {
     uint32_t n = t->n;
-    if (t->handle != b || n == 0 || atomic_load_explicit(&b->muted, memory_order_relaxed)) {
+    if (t->handle != b) {
+        return;
+    }
+    t->asked = atomic_load_explicit(&b->ring->touch_asked, memory_order_relaxed);
+    if (n == 0 || atomic_load_explicit(&b->muted, memory_order_relaxed)) {
         return;
     }
     uint64_t at = atomic_load_explicit(&b->ring->touch_tail, memory_order_relaxed);

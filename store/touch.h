@@ -1,7 +1,10 @@
 /* touch.h: uses of objects, told to the node for eviction through a ring that only ever wins new ones over old.
  *
- * Single gets are kept per thread and go in a batch: the bump of the ring's tail is a locked operation. A prefix goes
- * at once, deepest first (PROTOCOLS rule 34). Touches are lossy: a few that a thread kept are lost when it ends.
+ * Single gets are kept per thread and go in a batch: the bump of the ring's tail is a locked operation. When the node
+ * has taken puts, which may evict, it asks: the next get of each thread tells at once what is kept, itself included. So
+ * a put finds told what was read before it, but for the last gets of a thread that had more than one since it was asked
+ * and then none. A prefix goes at once, deepest first (PROTOCOLS rule 34). Touches are lossy: what a thread kept is
+ * lost when it ends before its handle is closed, or another thread closes it.
  */
 #ifndef BERTH_STORE_TOUCH_H
 #define BERTH_STORE_TOUCH_H
@@ -28,6 +31,11 @@ static inline void touch_push(struct berth *b, const uint32_t *slots, uint32_t n
     touch_publish(b, n);
 }
 
+static inline bool touch_asked(const struct berth *b, const struct client_thread *t)
+{
+    return atomic_load_explicit(&b->ring->touch_asked, memory_order_relaxed) != t->asked;
+}
+
 /* Tells the node what this thread has kept for the handle; its turn begins again. */
 void touch_flush(struct berth *b, struct client_thread *t);
 
@@ -38,7 +46,7 @@ void touch_adopt(struct berth *b, struct client_thread *t);
 /* A get that went the long way. */
 static inline void touch_one(struct berth *b, struct client_thread *t, uint32_t slot)
 {
-    if (t->handle == b && t->n + 1 < THREAD_TURN) {
+    if (t->handle == b && t->n + 1 < THREAD_TURN && !touch_asked(b, t)) {
         t->touch[t->n++] = slot + 1;
     } else {
         touch_flush(b, t);

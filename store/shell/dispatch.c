@@ -35,6 +35,7 @@ static struct later *later_add(struct server *s)
 static void run_commit(struct server *s, struct batch *batch)
 {
     int status;
+    s->ask_touches = true;
     if (!commit_submit(s->commit, batch, &status))
         return;
     struct later *l = later_add(s);

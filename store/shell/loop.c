@@ -30,6 +30,7 @@
 #define WAKE_NS \
     30000 /* what a wake-up takes: a peer's answer that the node slept for was there so long before, about */
 #define ELSEWHERE_NS 1000000
+#define ASK_NS 1000000            /* a reader tells of its gets at least so often while there are puts */
 #define STALL_FIRST_NS 1000000    /* first sleep while a session waits for room in its reply ring .. */
 #define STALL_MAX_NS 1000000000LL /* .. and the longest: each is twice the last */
 
@@ -119,6 +120,19 @@ static void tell_cpu(struct server *s)
 }
 
 /* ---- one pass ---- */
+
+/* What is read between puts counts before the next one (touch.h). Each question is a line that every reader loads anew,
+ * so that there is none more often than ASK_NS, but for one before the node sleeps. */
+static void ask_touches(struct server *s)
+{
+    s->ask_touches = false;
+    s->asked = s->now.mono;
+    for (unsigned i = 0; i < s->n_sessions; i++) {
+        struct session *c = s->sessions[i];
+        if (c->attached)
+            atomic_fetch_add_explicit(&c->ring->touch_asked, 1, memory_order_relaxed);
+    }
+}
 
 static bool take_touches(struct server *s)
 {
@@ -219,6 +233,8 @@ static bool pass(struct server *s)
     }
     work |= turn_peers(s);
     work |= dispatch_turn(s);
+    if (s->ask_touches && s->now.mono - s->asked >= ASK_NS)
+        ask_touches(s);
     wake_clients(s);
     if (last)
         learn(s, last);
@@ -316,6 +332,8 @@ static void sleep_until_something(struct server *s)
         s->flushed = true;
         return;
     }
+    if (s->ask_touches)
+        ask_touches(s);
     announce(s, 1);
     if (!anything(s)) {
         set_timer(s);

@@ -132,8 +132,10 @@ struct server {
     struct later *later;
     unsigned n_later, later_size, later_at;
     bool dispatching;
-    bool turn_due; /* events came since the last EV_TURN */
-    bool followed; /* the event given last led to events of its own */
+    bool ask_touches; /* a commit was begun since clients were asked for their touches */
+    int64_t asked;    /* when they were */
+    bool turn_due;    /* events came since the last EV_TURN */
+    bool followed;    /* the event given last led to events of its own */
     struct check_wait checks[CHECKS_MAX];
     unsigned n_checks;
 
