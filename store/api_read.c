@@ -192,20 +192,11 @@ static __attribute__((noinline)) int get_whole(struct berth *b, struct berth_key
 /* After a get that was the last of its thread's turn. */
 static __attribute__((noinline)) int end_turn(struct berth *b, struct client_thread *t)
 {
-    touch_flush(b, t);
-    t->n = 0; /* of a handle that is muted too */
+    (void)touch_tell(b, t);
     client_look(b);
     if (++t->turns % STAT_TURNS == 0) {
         t->fast = THREAD_NOBODY;
     }
-    return 0;
-}
-
-/* After a get that the node has asked for touches before. */
-static __attribute__((noinline)) int tell(struct berth *b, struct client_thread *t)
-{
-    touch_flush(b, t);
-    t->n = 0;
     return 0;
 }
 
@@ -241,7 +232,7 @@ __attribute__((flatten)) int berth_get(struct berth *b, struct berth_key key, st
     }
     uint32_t n = t->n++;
     t->touch[n] = slot + 1;
-    return unlikely(n == THREAD_TURN - 1) ? end_turn(b, t) : likely(!touch_asked(b, t)) ? 0 : tell(b, t);
+    return unlikely(n == THREAD_TURN - 1) ? end_turn(b, t) : likely(!touch_asked(b, t)) ? 0 : touch_tell(b, t);
 }
 
 static inline void release_one(struct berth *b, struct client_thread *t, struct berth_view *v)

@@ -24,20 +24,41 @@ static bool is_ready(const struct node *n, uint32_t slot)
            word_state(slot_load(header_of(n, slot))) == SLOT_READY;
 }
 
-/* slots[0, count): one call's, deepest first. */
+/* Of a call's slots, which are a client's words, those that are slots. How many. */
+static uint32_t slots_of(const struct node *n, const uint32_t *slots, uint32_t count, uint32_t out[WHATIF_CHAIN])
+{
+    uint32_t found = 0;
+    for (uint32_t i = 0; i < count && found < WHATIF_CHAIN; i++) {
+        uint32_t slot = slots[i] & ~TOUCH_CHILD;
+        if (slot < n->max_headers) {
+            out[found++] = slot;
+        }
+    }
+    return found;
+}
+
+/* slots[0, count): one call's, deepest first. Headers are looked at only where that may tell something. */
 static void chain_used(struct node *n, uint64_t session, const uint32_t *slots, uint32_t count)
 {
     struct whatif_object o[WHATIF_CHAIN];
-    uint32_t first = slots[0] & ~TOUCH_CHILD, used = 0;
-    if (!is_ready(n, first) || !whatif_wants(n->whatif, first)) {
+    uint32_t chain[WHATIF_CHAIN], first = slots[0] & ~TOUCH_CHILD, used = 0;
+    uint32_t found = slots_of(n, slots, count, chain);
+    bool torn = whatif_torn(n->whatif, chain, found);
+    if (!is_ready(n, first) || (!torn && !whatif_wants(n->whatif, first))) {
         whatif_pass(n->whatif, count);
         return;
     }
-    for (uint32_t i = 0; i < count && used < WHATIF_CHAIN; i++) {
-        uint32_t slot = slots[i] & ~TOUCH_CHILD;
-        if (is_ready(n, slot)) {
-            o[used++] = object_of(n, slot, 0, 0);
+    for (uint32_t i = 0; i < found; i++) {
+        if (is_ready(n, chain[i])) {
+            o[used++] = object_of(n, chain[i], 0, 0);
         }
+    }
+    if (torn) {
+        whatif_join(n->whatif, o, used);
+    }
+    if (!whatif_wants(n->whatif, first)) {
+        whatif_pass(n->whatif, count);
+        return;
     }
     const struct slot_header *h = header_of(n, first);
     whatif_touch(n->whatif, session, h->ns, h->lineage, o, used);

@@ -41,6 +41,13 @@ void touch_flush(struct berth *b, struct client_thread *t)
     touch_publish(b, n);
 }
 
+int touch_tell(struct berth *b, struct client_thread *t)
+{
+    touch_flush(b, t);
+    t->n = 0; /* of a handle that is muted too */
+    return 0;
+}
+
 void touch_adopt(struct berth *b, struct client_thread *t)
 {
     if (t->handle != b && !t->shared && (!t->handle || ++t->strangers >= STRANGERS_MAX)) {

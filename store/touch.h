@@ -39,6 +39,9 @@ static inline bool touch_asked(const struct berth *b, const struct client_thread
 /* Tells the node what this thread has kept for the handle; its turn begins again. */
 void touch_flush(struct berth *b, struct client_thread *t);
 
+/* After a get, the node having asked. 0. */
+int touch_tell(struct berth *b, struct client_thread *t);
+
 /* Gives a thread to the handle that it works with now. One that goes between handles stays with one of them for a
  * while: the others' gets go the long way. */
 void touch_adopt(struct berth *b, struct client_thread *t);

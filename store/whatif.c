@@ -205,6 +205,60 @@ static void flush(struct whatif *w, struct pending *p)
     }
 }
 
+static bool is_torn(uint8_t above, uint8_t below)
+{
+    above &= LEVEL_MASK;
+    below &= LEVEL_MASK;
+    return above != below && above != LEVEL_COMMON && below != LEVEL_COMMON;
+}
+
+bool whatif_torn(const struct whatif *w, const uint32_t *slots, uint32_t n)
+{
+    bool torn = false;
+    for (uint32_t i = 1; i < n && !torn; i++) {
+        torn = is_torn(w->tree[slots[i]], w->tree[slots[i - 1]]);
+    }
+    return torn;
+}
+
+/* It is here, so what simulations that did not look at it would have is not known: they get it. */
+static void relevel(struct whatif *w, const struct whatif_object *o, uint8_t level)
+{
+    uint8_t *tree = &w->tree[o->slot], old = *tree & LEVEL_MASK;
+    *tree = (uint8_t)((*tree & ~LEVEL_MASK) | level);
+    if (level < w->shift) {
+        whatif_remove(w, o->key);
+        return;
+    }
+    if (old < w->shift && make_slots(w, 1) && level >= w->shift) {
+        for (uint32_t i = 0; i < WHATIF_SIMS; i++) {
+            mini_request(&w->sim[i], o, 1, level);
+        }
+    }
+    for (uint32_t i = 0; i < WHATIF_SIMS; i++) {
+        uint32_t at = mini_find(&w->sim[i], o->key);
+        if (at != SLOT_NONE) {
+            w->sim[i].level[at] = level;
+        }
+    }
+}
+
+void whatif_join(struct whatif *w, const struct whatif_object *o, uint32_t n)
+{
+    for (uint32_t i = n; i-- > 1;) {
+        uint8_t *above = &w->tree[o[i].slot];
+        if (!is_torn(*above, w->tree[o[i - 1].slot])) {
+            continue;
+        }
+        if (*above >> FAN_SHIFT < WHATIF_FAN) {
+            *above = (uint8_t)(*above + FAN_ONE);
+            relevel(w, &o[i - 1], *above & LEVEL_MASK);
+        } else {
+            *above |= LEVEL_COMMON;
+        }
+    }
+}
+
 bool whatif_wants(const struct whatif *w, uint32_t slot)
 {
     return (w->tree[slot] & LEVEL_MASK) >= w->shift;

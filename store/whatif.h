@@ -6,7 +6,7 @@
  *
  * Sampling takes whole trees: a group has the level of the tree that it goes on with, a tree that of its first key's
  * hash, and what more than WHATIF_FAN groups go on with is a common beginning, behind which each group is a tree of its
- * own. One tree in 2^shift is simulated, with 1 / 2^shift of the capacity. shift is 0 at first and grows by one when a
+ * own; what a call reads in one becomes one (whatif_join). One tree in 2^shift is simulated, with 1 / 2^shift of the capacity. shift is 0 at first and grows by one when a
  * simulation finds no slot; what is not sampled any more is dropped from all of them. It never
  * falls.
  *
@@ -67,6 +67,11 @@ struct whatif *whatif_create(const struct evict_policy *policy, uint32_t max_slo
 void whatif_destroy(struct whatif *w);
 void whatif_limits(struct whatif *w, uint64_t high, uint64_t low); /* bytes */
 
+/* Slots of one call, deepest first, each below max_slots: whether it goes from one tree into another that does not
+ * begin there, because its keys were put without word of each other. Then whatif_join has to be told of it first. */
+bool whatif_torn(const struct whatif *w, const uint32_t *slots, uint32_t n);
+/* Makes one tree of them, that of the root, as if each had been put behind the one before it. No reference. */
+void whatif_join(struct whatif *w, const struct whatif_object *o, uint32_t n);
 /* Whether uses of this slot may have to be told. Any slot below max_slots. */
 bool whatif_wants(const struct whatif *w, uint32_t slot);
 /* One chain of uses, deepest first; it waits until the session's next call says whether a put goes on with it. */

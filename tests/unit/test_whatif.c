@@ -147,6 +147,48 @@ static void test_sampled(void **state)
 }
 
 /* No reuse at all, and as many namespaces and lineages: it stays within its bound, and says so. */
+/* Keys that were put one by one, without a word of each other, and are read eight at a time, two rounds of them: two
+ * references of three are hits with any room. `star`: all have the same parent. */
+static void read_in_chains(bool star)
+{
+    enum { CHAINS = 4000, CHAIN = 8 };
+    begin("lru", CHAINS * CHAIN);
+    for (uint32_t i = 0; i < CHAINS * CHAIN; i++) {
+        struct whatif_object o = object(i, star && i ? key_of(0) : 0);
+        whatif_put(w, 1, 0, 0, &o, 1, star && i ? 0 : SLOT_NONE);
+    }
+    for (uint32_t i = 0; i < 2 * CHAINS; i++) {
+        struct whatif_object o[CHAIN];
+        uint32_t slots[CHAIN];
+        for (uint32_t k = 0; k < CHAIN; k++) {
+            o[k] = object(i % CHAINS * CHAIN + CHAIN - 1 - k, 0);
+            slots[k] = o[k].slot;
+        }
+        if (whatif_torn(w, slots, CHAIN)) {
+            whatif_join(w, o, CHAIN);
+        }
+        assert_false(whatif_torn(w, slots, CHAIN));
+        if (whatif_wants(w, slots[0])) {
+            whatif_touch(w, 1, 0, 0, o, CHAIN);
+        } else {
+            whatif_pass(w, CHAIN);
+        }
+    }
+    struct whatif_report r = end();
+    assert_true(r.shift > 0);
+    for (uint32_t i = 1; i <= WHATIF_SIMS; i++) {
+        near(percent(&r.all, i), 100.0 * 2 / 3, 1);
+        near(percent(&r.recent, i), 100.0 * 2 / 3, 5);
+    }
+}
+
+static void test_put_apart(void **state)
+{
+    (void)state;
+    read_in_chains(false);
+    read_in_chains(true);
+}
+
 static void test_bound(void **state)
 {
     (void)state;
@@ -208,8 +250,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_circle), cmocka_unit_test(test_leading_run), cmocka_unit_test(test_half),
-        cmocka_unit_test(test_whole),  cmocka_unit_test(test_sampled),     cmocka_unit_test(test_bound),
-        cmocka_unit_test(test_heavy),  cmocka_unit_test(test_too_long),
+        cmocka_unit_test(test_whole),  cmocka_unit_test(test_sampled),     cmocka_unit_test(test_put_apart),
+        cmocka_unit_test(test_bound),  cmocka_unit_test(test_heavy),       cmocka_unit_test(test_too_long),
     };
     draw_seed();
     return cmocka_run_group_tests(tests, NULL, NULL);
