@@ -39,19 +39,37 @@ static const char *way_out(unsigned i)
     return restart;
 }
 
-/* All that can't change is as it was: a reload is done whole or not at all. */
-static int check_fixed(const struct settings *old, const struct settings *fresh, char *why, size_t why_size)
+/* Its text is the same: an `auto`, a percentage or a default that follows from another setting. */
+static bool follows(const struct settings *a, const struct settings *b, unsigned i)
+{
+    return strcmp(a->source[i].text, b->source[i].text) == 0;
+}
+
+enum fixed { OF_REGION, OWN, FOLLOWS };
+
+static enum fixed fixed_kind(const struct settings *old, const struct settings *fresh, unsigned i)
+{
+    if (follows(old, fresh, i))
+        return FOLLOWS;
+    return way_out(i) == restart ? OWN : OF_REGION;
+}
+
+static int check_settings(const struct settings *old, const struct settings *fresh, enum fixed kind, char *why,
+                          size_t why_size)
 {
     char now[VALUE_MAX], then[VALUE_MAX];
-    for (unsigned n = 0; n < 2 * SETTINGS; n++) {
-        unsigned i = n % SETTINGS;
-        bool below = i == SET_REPLACEABLE || i == SET_SHARE || /* with the other namespaces */
-                     (n < SETTINGS && way_out(i) == restart);  /* may follow from one that is told first */
-        if (can_change[i] || below || !differs(old, fresh, i, now, then))
+    for (unsigned i = 0; i < SETTINGS; i++) {
+        bool elsewhere = i == SET_REPLACEABLE || i == SET_SHARE; /* with the other namespaces */
+        if (can_change[i] || elsewhere || fixed_kind(old, fresh, i) != kind || !differs(old, fresh, i, now, then))
             continue;
         snprintf(why, why_size, "%s can't change from %s to %s %s", settings_table[i].name, then, now, way_out(i));
         return -EINVAL;
     }
+    return 0;
+}
+
+static int check_lists(const struct settings *old, const struct settings *fresh, char *why, size_t why_size)
+{
     if (old->n_peers != fresh->n_peers || memcmp(old->peers, fresh->peers, old->n_peers * sizeof old->peers[0]) != 0) {
         snprintf(why, why_size, "peers can't change while the node runs: restart it, or set them back");
         return -EINVAL;
@@ -61,6 +79,16 @@ static int check_fixed(const struct settings *old, const struct settings *fresh,
         return -EINVAL;
     }
     return 0;
+}
+
+/* All that can't change is as it was: a reload is done whole or not at all. What is said is what somebody changed, and
+ * not what follows from it. */
+static int check_fixed(const struct settings *old, const struct settings *fresh, char *why, size_t why_size)
+{
+    int e = check_settings(old, fresh, OF_REGION, why, why_size);
+    e = e ? e : check_settings(old, fresh, OWN, why, why_size);
+    e = e ? e : check_lists(old, fresh, why, why_size);
+    return e ? e : check_settings(old, fresh, FOLLOWS, why, why_size);
 }
 
 static int say_changes(const struct settings *old, const struct settings *fresh)

@@ -30,7 +30,7 @@ setting() # NAME EXPRESSION: of the status that the node gives now
 }
 
 write_config "log-format = json"
-start_berthd reload --config "$config"
+start_berthd reload --config "$config" --name a
 echo payload >"$scratch/in"
 run 0 berth put k "$scratch/in"
 check "every line is one JSON object" python3 - "$node_dir/log" <<'PYTHON'
@@ -62,6 +62,12 @@ for wrong in "mr-size = 64MiB" "max-objects = 17000" "high = 200%" "nonsense = 1
     setting high "['bytes'] == 8 << 20"
 done
 check "what a region keeps" grep -q "max-objects can't change from .* to .* in a region that is there, not by a restart either" "$node_dir/log"
+
+# What is said is what changed, and not what follows from it.
+write_config "log-format = json" "high = 9MiB" "[peers]" "a = tcp://127.0.0.1:1"
+hangup
+check "the peers, not where it would listen" grep -q "peers can't change" <(grep 'configuration ' "$node_dir/log" | tail -n 1)
+setting high "['bytes'] == 8 << 20"
 rm "$config"
 hangup
 check "a file that is gone" grep -q 'not reloaded' <(grep 'configuration ' "$node_dir/log" | tail -n 1)

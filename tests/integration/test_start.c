@@ -329,21 +329,21 @@ static void test_a_pool_waits_for_a_restart(void **state)
     int fd = mkstemp(config);
     assert_true(fd >= 0);
     close(fd);
-    write_pool(config, "4MiB");
+    write_pool(config, "32MiB"); /* of which max-objects follows */
     daemon_start(&d, (const char *[]){"--config", config, NULL});
     struct berth *b = daemon_open(&d, "puts");
     put(b, "one");
     berth_close(b);
-    write_pool(config, "8MiB");
+    write_pool(config, "64MiB");
     assert_int_equal(kill(d.pid, SIGHUP), 0);
     assert_true(
-        daemon_says(&d, "pool can't change from 4MiB to 8MiB while the node runs: restart it, or set it back", 10000));
+        daemon_says(&d, "pool can't change from 32MiB to 64MiB while the node runs: restart it, or set it back", 10000));
     assert_int_equal(daemon_stop(&d), 0);
     d.extra[2] = "--max-objects"; /* kept, and said to be */
     d.extra[3] = "100352";
     daemon_again(&d);
-    assert_true(said(" warning max-objects is 4096 in region '"));
-    assert_true(said("the last node stopped cleanly; the pool grew from 4.0 MiB to 8.0 MiB, every object is kept"));
+    assert_true(said(" warning max-objects is 8192 in region '"));
+    assert_true(said("the last node stopped cleanly; the pool grew from 32 MiB to 64 MiB, every object is kept"));
     daemon_end(&d);
     unlink(config);
 }
