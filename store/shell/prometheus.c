@@ -7,6 +7,70 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+/* What each of node_counter_names counts. */
+static const char *const counter_help[NODE_COUNTERS] = {
+    [NODE_PUTS] = "Objects of this node's clients that were sealed and committed.",
+    [NODE_PUT_BYTES] = "Payload bytes of the objects that were put.",
+    [NODE_KEPT] = "Puts whose key existed: the existing object was kept.",
+    [NODE_REPLACED] = "Puts that replaced an object.",
+    [NODE_REMOVED] = "Objects removed by rm, berth_remove or a peer's removal.",
+    [NODE_EVICTED] = "Objects evicted to make room.",
+    [NODE_EVICTED_BYTES] = "Slot bytes of evicted objects.",
+    [NODE_ABORTED_WRITES] = "Drafts of clients that ended before they sealed them.",
+    [NODE_ABORTS] = "Drafts that clients gave back unsealed.",
+    [NODE_GRANTS] = "Slots granted to clients for puts to come.",
+    [NODE_CREATES] = "Drafts given to clients that asked for one by key.",
+    [NODE_SEALS] = "Seals committed; one may be of a group of objects.",
+    [NODE_GROUPS] = "Of these, seals of two or more objects.",
+    [NODE_FINDS] = "Keys that clients asked the node for, as lookup could not say.",
+    [NODE_STATS] = "Requests for what the index knows of a key.",
+    [NODE_LISTS] = "Requests for a part of a listing of keys.",
+    [NODE_HOLDS] = "Holds set on objects.",
+    [NODE_DROPS] = "Holds dropped.",
+    [NODE_REFUSED_FULL] = "Requests refused with BERTH_EFULL: there was no room in the pool.",
+    [NODE_REFUSED_INDEX] = "Requests refused with BERTH_EINDEXFULL: there was no room in the index.",
+    [NODE_REFUSED_HELD] = "Requests refused with BERTH_EHELD: the object has a hold.",
+    [NODE_REFUSED_STALE] = "Requests refused with BERTH_ESTALE: the draft was no longer the client's.",
+    [NODE_REFUSED_QUOTA] = "Requests refused with BERTH_EQUOTA: above draft-quota.",
+    [NODE_REFUSED_READONLY] = "Requests refused with BERTH_EREADONLY: of a client that may only read.",
+    [NODE_REFUSED_OTHER] = "Requests refused for any other reason.",
+    [NODE_TIMEOUTS] = "Requests whose deadline passed while they waited.",
+    [NODE_COMMITS] = "Commits of the index.",
+    [NODE_COMMIT_OPS] = "Changes of the index in these commits.",
+    [NODE_COMMIT_FAILED] = "Commits that failed.",
+    [NODE_SCANS] = "Looks at the pins of slots, for those that nobody reads any more.",
+    [NODE_SCANNED_SLOTS] = "Slots looked at so.",
+    [NODE_RETIRED] = "Slots whose object went while somebody might still read it.",
+    [NODE_FREED] = "Slots given back for use by others.",
+    [NODE_STALLS] = "Requests that waited for a commit of their own key.",
+    [NODE_INDEX_ONLY] = "Keys that found no room in lookup, now: reads of them ask the node.",
+    [NODE_WAITS] = "Requests to wait until keys are there.",
+    [NODE_HOLDS_EXPIRED] = "Holds that ended by their time.",
+    [NODE_SESSIONS_OPENED] = "Clients that attached.",
+    [NODE_SESSIONS_DEAD] = "Clients that ended.",
+    [NODE_RECOVERED] = "Objects that this start found and kept.",
+    [NODE_RECOVERED_DROPPED] = "Records that this start dropped.",
+    [NODE_LEASES] = "Leases given to peers.",
+    [NODE_LEASE_REFUSED] = "Leases refused to peers, above lease-quota or another bound.",
+    [NODE_LEASE_RENEWALS] = "Leases renewed for peers.",
+    [NODE_LEASE_RELEASES] = "Leases that peers gave back.",
+    [NODE_LEASE_EXPIRED] = "Leases that ended by the clock.",
+    [NODE_LEASE_RECALLS] = "Leases asked back from peers.",
+    [NODE_LEASE_USES] = "Gets under leases, as peers reported them.",
+    [NODE_SERVES] = "Transfers of objects to peers begun.",
+    [NODE_COPIES_DROPPED] = "Copies of other nodes' objects dropped, as these were removed or replaced there.",
+    [NODE_HOLDS_LOST] = "Of these, copies that had a hold.",
+    [NODE_TAKEN] = "Objects and removals that took a greater version, as another node's was greater.",
+    [NODE_TOMBSTONES_KNOWN] = "Removals that all homes of their key have acknowledged.",
+    [NODE_TOMBSTONES_LOST] = "Removals forgotten before that, as there were too many.",
+    [NODE_COPIES] = "Objects of other nodes that were pulled into the pool; not among the puts.",
+    [NODE_COPY_BYTES] = "Payload bytes of the objects that were pulled into the pool.",
+    [NODE_PURGES] = "Purges begun.",
+    [NODE_PURGED] = "Objects that purges removed.",
+    [NODE_PASTS_TOLD] = "Keys of which this node, as a home, heard that another node evicted them.",
+    [NODE_PASTS_NOTED] = "Objects put here of which a home knew an eviction elsewhere.",
+};
+
 static void gauge(FILE *f, const char *name, const char *help, uint64_t v)
 {
     fprintf(f, "# HELP berth_%s %s\n# TYPE berth_%s gauge\nberth_%s %" PRIu64 "\n", name, help, name, name, v);
@@ -184,10 +248,8 @@ char *report_metrics(struct server *s)
     report_whatif_metrics(s, f);
     sessions(f, s);
     for (unsigned i = 0; i < NODE_COUNTERS; i++) {
-        if (i == NODE_INDEX_ONLY)
-            gauge(f, node_counter_names[i], "Keys that found no room in lookup.", st.counter[i]);
-        else
-            counter(f, node_counter_names[i], "Counter of the node core.", st.counter[i]);
+        void (*one)(FILE *, const char *, const char *, uint64_t) = i == NODE_INDEX_ONLY ? gauge : counter;
+        one(f, node_counter_names[i], counter_help[i], st.counter[i]);
     }
     phases(f, &st);
     local(f, s);

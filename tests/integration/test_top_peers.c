@@ -117,6 +117,7 @@ static void what_was_moved(void **state)
 
 struct family {
     char name[96], type[16];
+    const char *help;
 };
 
 static struct family family[400];
@@ -136,6 +137,17 @@ static bool ends(const char *name, size_t n, const char *with)
 {
     size_t m = strlen(with);
     return n > m && strncmp(name + n - m, with, m) == 0;
+}
+
+/* Each says in a sentence of its own what it is. */
+static void check_help(const char *help)
+{
+    if (strstr(help, "(null)") || strlen(help) < 12 || help[strlen(help) - 1] != '.') {
+        fail_msg("no sentence: %s", help);
+    }
+    for (unsigned i = 0; i < families; i++) {
+        assert_string_not_equal(family[i].help, help);
+    }
 }
 
 /* A sample's family stands before it, with HELP and TYPE; a counter is called so. */
@@ -172,6 +184,8 @@ static void check_metrics(unsigned node)
             assert_true(families < 399);
             assert_null(family_of(line + 7, strcspn(line + 7, " ")));
             assert_int_equal(sscanf(line, "# HELP %95s %15s", f->name, f->type), 2);
+            f->help = strchr(line + 7, ' ') + 1;
+            check_help(f->help);
         } else if (strncmp(line, "# TYPE ", 7) == 0) {
             char name[96];
             assert_int_equal(sscanf(line, "# TYPE %95s %15s", name, f->type), 2);
