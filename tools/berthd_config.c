@@ -183,10 +183,26 @@ static const struct setting *variable_setting(const char *name, size_t n)
     return NULL;
 }
 
+/* What somebody else sets: the node's address for clients; the seed of tests; and what Kubernetes gives every container
+ * beside a Service that is called berth. */
+static bool foreign_variable(const char *name, size_t n)
+{
+    static const char *const whole[] = {"BERTH_NODE", "BERTH_SEED", "BERTH_PORT", "BERTH_SERVICE_HOST",
+                                        "BERTH_SERVICE_PORT"};
+    static const char *const begins[] = {"BERTH_PORT_", "BERTH_SERVICE_PORT_"};
+    for (unsigned i = 0; i < sizeof whole / sizeof *whole; i++)
+        if (strlen(whole[i]) == n && !memcmp(name, whole[i], n))
+            return true;
+    for (unsigned i = 0; i < sizeof begins / sizeof *begins; i++)
+        if (!strncmp(name, begins[i], strlen(begins[i])))
+            return true;
+    return false;
+}
+
 static int load_variable(struct berthd_config *c, const char *entry, char *why, size_t why_size)
 {
     const char *value = strchr(entry, '=');
-    if (!value || strncmp(entry, "BERTH_", 6) || !strncmp(entry, "BERTH_NODE=", 11))
+    if (!value || strncmp(entry, "BERTH_", 6) || foreign_variable(entry, (size_t)(value - entry)))
         return 0;
     size_t n = (size_t)(value - entry);
     const struct setting *s = variable_setting(entry, n);

@@ -239,7 +239,15 @@ void cli_warn(const char *format, ...)
         fprintf(stderr, "berth: %s: %s\n", cli.command, line);
 }
 
-int cli_report(int error, int code, const char *subject, const char *sentence)
+void cli_warn_error(int error, const char *subject, const char *sentence)
+{
+    if (subject)
+        cli_warn("%s: '%s': %s", berth_error_name(error), subject, sentence);
+    else
+        cli_warn("%s: %s", berth_error_name(error), sentence);
+}
+
+static void report_document(int error, int code, const char *subject, const char *sentence)
 {
     if (cli.json) {
         json_t *doc = cli_json();
@@ -249,10 +257,12 @@ int cli_report(int error, int code, const char *subject, const char *sentence)
         json_object_set_new(doc, "exit", json_integer(code));
         cli_json_print(doc);
     }
-    if (subject)
-        cli_warn("'%s': %s", subject, sentence);
-    else
-        cli_warn("%s", sentence);
+}
+
+int cli_report(int error, int code, const char *subject, const char *sentence)
+{
+    report_document(error, code, subject, sentence);
+    cli_warn_error(error, subject, sentence);
     return code;
 }
 
@@ -286,7 +296,8 @@ int cli_usage(const char *format, ...)
     va_start(ap, format);
     vsnprintf(message, sizeof message, format, ap);
     va_end(ap);
-    cli_report(-EINVAL, CLI_USAGE, NULL, message);
+    report_document(-EINVAL, CLI_USAGE, NULL, message);
+    cli_warn("%s", message); /* nobody's answer: a name would say no more than its help does */
     bool known = cli_find(cli.command) != NULL;
     fprintf(stderr, "Try 'berth %s%s--help'.\n", known ? cli.command : "", known ? " " : "");
     return CLI_USAGE;

@@ -108,6 +108,7 @@ void cli_completion(void);
 /* Values of options. 0, or CLI_USAGE after the error was reported with the option's name and the accepted form. */
 int cli_size(const char *option, const char *text, uint64_t *bytes); /* 64KiB, 1G */
 int cli_duration(const char *option, const char *text, int64_t *ns); /* 500ms, 1s, 5m, 2h; ns us ms s m h d */
+#define CLI_TTL_NONE "--ttl: '%s' is no time at all: leave it out for no end" /* of put and hold */
 int cli_number(const char *option, const char *text, uint64_t min, uint64_t max, uint64_t *n); /* decimal or 0x */
 
 /* ---- errors ---- */
@@ -117,8 +118,8 @@ int cli_number(const char *option, const char *text, uint64_t min, uint64_t max,
 /* The exit code of a negative error. */
 int cli_exit_code(int error);
 
-/* Reports an error that ends the command: "berth: put: 'subject': sentence" on stderr, with --json the document on
- * stdout. subject may be NULL; it is escaped. Returns the exit code. */
+/* Reports an error that ends the command: "berth: put: BERTH_EFULL: 'subject': sentence" on stderr, with --json the
+ * document on stdout. subject may be NULL; it is escaped. Returns the exit code. */
 int cli_fail(int error, const char *subject, const char *sentence) __attribute__((warn_unused_result));
 /* The same with berth_error()'s sentence of the last library call. */
 int cli_fail_last(int error, const char *subject) __attribute__((warn_unused_result));
@@ -128,6 +129,8 @@ int cli_report(int error, int code, const char *subject, const char *sentence);
 const char *cli_last_sentence(int error, char *out, size_t size);
 /* A wrong command line: the message, a pointer to --help, exit code CLI_USAGE. */
 int cli_usage(const char *format, ...) __attribute__((format(printf, 1, 2), warn_unused_result));
+/* Only an error's line on stderr, as cli_fail has it: with the name that the documents go by. */
+void cli_warn_error(int error, const char *subject, const char *sentence);
 /* Only the line on stderr: "berth: put: ..."; the message is escaped. */
 void cli_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

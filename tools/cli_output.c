@@ -122,7 +122,7 @@ void cli_results_fail(struct cli_results *r, const struct cli_key *key, int erro
     char last[256];
     if (!sentence)
         sentence = cli_last_sentence(error, last, sizeof last);
-    cli_warn("'%s': %s", key->text, sentence);
+    cli_warn_error(error, key->text, sentence);
     cli_results_note(r, key, error, sentence);
 }
 

@@ -80,7 +80,7 @@ static int show(json_t *report)
     if (!what)
         return CLI_OK;
     fflush(stdout);
-    cli_warn("%s", what);
+    cli_warn_error(-EUCLEAN, NULL, what);
     return CLI_FAILED;
 }
 

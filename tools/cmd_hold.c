@@ -25,7 +25,7 @@ static int set(void *arg, const char *name, const char *value)
     struct hold *h = arg;
     if (!strcmp(name, "ttl")) {
         int rc = cli_duration("--ttl", value, &h->ttl_ns);
-        return rc || h->ttl_ns > 0 ? rc : cli_usage("--ttl: '%s' is no time at all: leave it out for no end", value);
+        return rc || h->ttl_ns > 0 ? rc : cli_usage(CLI_TTL_NONE, value);
     }
     if (!*value || strlen(value) > BERTH_LABEL_MAX)
         return cli_usage("--label: a label has 1 to %u bytes", BERTH_LABEL_MAX);

@@ -107,7 +107,7 @@ static int run(struct ls *l)
         json_decref(error);
     }
     fflush(stdout);
-    cli_warn("%s", sentence);
+    cli_warn_error((int)rc, NULL, sentence);
     return code;
 }
 

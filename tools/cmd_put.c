@@ -13,8 +13,8 @@
 
 const struct cli_option put_options[] = {
     {"lineage", 0, "TAG", "tag of the model and layout that made it"},
-    {"priority", 0, "N", "0 to 255, more is kept longer"},
-    {"ttl", 0, "DURATION", "may be evicted first after this time"},
+    {"priority", 0, "N", "0 to 255, default 0; more is kept longer"},
+    {"ttl", 0, "DURATION", "may be evicted first after this time, of whole seconds; default never"},
     {"parent", 0, "KEY", "the object before this one in its prefix"},
     {"segment", 0, "SIZE", "checksums for parts of this size: a power of two, 4 KiB or more, 1,024 parts at most"},
     {"wait", 'w', "DURATION", "how long to wait for room"},
@@ -36,11 +36,28 @@ struct put {
     int fd;
 };
 
+#define SECOND INT64_C(1000000000)
+
+static int set_ttl(const char *value, uint32_t *ttl_s)
+{
+    int64_t ns = 0;
+    int rc = cli_duration("--ttl", value, &ns);
+    if (rc)
+        return rc;
+    if (ns == 0)
+        return cli_usage(CLI_TTL_NONE, value);
+    if (ns % SECOND)
+        return cli_usage("--ttl: '%s' is no whole number of seconds: use 1s or more, as 90s or 5m", value);
+    if (ns / SECOND > UINT32_MAX)
+        return cli_usage("--ttl: '%s' is too long: use at most %us, or leave it out for no end", value, UINT32_MAX);
+    *ttl_s = (uint32_t)(ns / SECOND);
+    return 0;
+}
+
 static int set(void *arg, const char *name, const char *value)
 {
     struct put *p = arg;
     uint64_t n = 0;
-    int64_t ns = 0;
     int rc = 0;
     if (!strcmp(name, "lineage")) {
         rc = cli_number("--lineage", value, 0, UINT64_MAX, &p->opts.lineage);
@@ -48,11 +65,7 @@ static int set(void *arg, const char *name, const char *value)
         rc = cli_number("--priority", value, 0, 255, &n);
         p->opts.priority = (uint8_t)n;
     } else if (!strcmp(name, "ttl")) {
-        rc = cli_duration("--ttl", value, &ns);
-        int64_t s = (ns + 999999999) / 1000000000;
-        if (!rc && s > UINT32_MAX)
-            rc = cli_usage("--ttl: '%s' is too long", value);
-        p->opts.ttl_s = (uint32_t)s;
+        rc = set_ttl(value, &p->opts.ttl_s);
     } else if (!strcmp(name, "segment")) {
         rc = cli_size("--segment", value, &n);
         if (!rc && (n < BERTH_SEGMENT_MIN || n > BERTH_OBJECT_MAX || (n & (n - 1))))

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "store/shell/log.h"
 #include "tools/cli.h"
@@ -27,6 +28,16 @@ static uint32_t holds_shown(const struct berth_stat *st)
     return st->n_holds < HOLDS_SHOWN ? st->n_holds : HOLDS_SHOWN;
 }
 
+/* Whole seconds until its ttl has passed, rounded up; 0: it has. */
+static uint64_t ttl_left_s(const struct berth_stat *st)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now); /* created_us is of the node's host, which is this one */
+    uint64_t now_us = (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
+    uint64_t old_us = now_us > st->created_us ? now_us - st->created_us : 0, all_us = (uint64_t)st->ttl_s * 1000000;
+    return old_us < all_us ? (all_us - old_us + 999999) / 1000000 : 0;
+}
+
 static json_t *detail(const struct berth_stat *st)
 {
     json_t *holds = json_array();
@@ -36,13 +47,16 @@ static json_t *detail(const struct berth_stat *st)
         json_array_append_new(holds,
                               json_pack("{s:s, s:I}", "label", label, "ttl_ns", (json_int_t)st->holds[i].ttl_ns));
     }
-    return json_pack("{s:I, s:I, s:I, s:o, s:o, s:o, s:I, s:I, s:I, s:i, s:i, s:I, s:I, s:I, s:o}", "size",
+    json_t *o = json_pack("{s:I, s:I, s:I, s:o, s:o, s:o, s:I, s:I, s:I, s:i, s:i, s:I, s:I, s:I, s:o}", "size",
                      (json_int_t)st->size, "segment", (json_int_t)st->segment, "slot_bytes", (json_int_t)st->slot_bytes,
                      "version", cli_json_version(st->version), "checksum", cli_json_hex(st->checksum), "lineage",
                      cli_json_hex(st->lineage), "created_us", (json_int_t)st->created_us, "slot", (json_int_t)st->slot,
                      "generation", (json_int_t)st->generation, "priority", st->priority, "tier", st->tier, "ttl_s",
                      (json_int_t)st->ttl_s, "namespace_id", (json_int_t)st->ns, "n_holds", (json_int_t)st->n_holds,
                      "holds", holds);
+    if (st->ttl_s)
+        json_object_set_new(o, "ttl_left_s", json_integer((json_int_t)ttl_left_s(st)));
+    return o;
 }
 
 static void print_holds(const struct berth_stat *st)
@@ -57,6 +71,15 @@ static void print_holds(const struct berth_stat *st)
     }
     if (st->n_holds > HOLDS_SHOWN)
         printf("  holds       %" PRIu32 " in all\n", st->n_holds);
+}
+
+static void print_ttl(const struct berth_stat *st)
+{
+    uint64_t left = ttl_left_s(st);
+    if (left)
+        printf("  ttl         %" PRIu32 " s, %" PRIu64 " s left; then it may be evicted before others\n", st->ttl_s, left);
+    else
+        printf("  ttl         %" PRIu32 " s, passed: it may be evicted before others\n", st->ttl_s);
 }
 
 static void print(const struct cli_key *key, const struct berth_stat *st)
@@ -79,7 +102,7 @@ static void print(const struct cli_key *key, const struct berth_stat *st)
         printf("  priority    %u\n", st->priority);
     }
     if (st->ttl_s)
-        printf("  ttl         %" PRIu32 " s\n", st->ttl_s);
+        print_ttl(st);
     print_holds(st);
 }
 

@@ -105,6 +105,7 @@ failed_as()
 {
     json "d['exit'] == $1 and d['error']['name'] == '$2' and d['error']['code'] < 0 and d['error']['sentence']"
     err_is_message
+    [[ $1 -eq 2 ]] || err_has "$2: " # of a wrong command line the sentence says all
 }
 
 err_has()

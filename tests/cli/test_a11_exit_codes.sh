@@ -133,7 +133,7 @@ failed_as 5 BERTH_EHELD
 run 3 berth --json exists a b c d
 json "[r['key'] for r in d['results'] if 'error' not in r] == ['b', 'd']"
 run 5 berth rm b
-err_has "'b'"
+err_has "berth: rm: BERTH_EHELD: 'b': "
 check "text has no JSON" test ! -s "$scratch/out"
 run 5 berth --json rm --version 1:1 d
 failed_as 5 BERTH_EVERSION

@@ -148,7 +148,13 @@ run 2 "$bin/berthd" --config "$scratch/nofile" --print-config
 err_has "$scratch/nofile"
 run 2 env BERTH_NONSENSE=1 "$bin/berthd" --config /dev/null --print-config
 err_has BERTH_NONSENSE
-run 0 env BERTH_NODE=unix:/x "$bin/berthd" --config /dev/null --print-config
+for foreign in NODE=unix:/x SEED=3 SERVICE_HOST=10.0.0.1 SERVICE_PORT=7400 SERVICE_PORT_READ=7400 PORT=tcp://10.0.0.1:7400 \
+    PORT_7400_TCP=tcp://10.0.0.1:7400 PORT_7400_TCP_ADDR=10.0.0.1; do
+    run 0 env "BERTH_$foreign" "$bin/berthd" --config /dev/null --print-config
+done
+for wrong in PORTS=1 SERVICE=1 SERVICE_HOSTS=1 SERVICE_POOL=1; do
+    run 2 env "BERTH_$wrong" "$bin/berthd" --config /dev/null --print-config
+done
 run 2 "$bin/berthd" --nonsense
 err_has --nonsense
 run 2 "$bin/berthd" nonsense
@@ -165,6 +171,15 @@ run 0 "$bin/berthd" --version
 run 2 berth --json put k --ttl 5
 failed_as 2 EINVAL
 err_has 500ms
+for wrong in 0s 100ms 1500ms 1.5s 1us; do
+    run 2 berth --json put k --ttl "$wrong"
+    failed_as 2 EINVAL
+done
+err_has "is no whole number of seconds: use 1s or more, as 90s or 5m"
+run 2 berth put k --ttl 0s
+err_has "--ttl: '0s' is no time at all: leave it out for no end"
+run 2 berth put k --ttl 4294967296s
+err_has "is too long: use at most 4294967295s"
 # Shares are shown as they were said, with their bytes behind.
 run 0 "$bin/berthd" --config /dev/null --print-config --high 80%
 out_has 'high = 80% '

@@ -67,6 +67,19 @@ json "d['entries'] == []"
 run 0 berth hold file --label a --ttl 1h
 run 0 berth stat file
 out_has "hold        a, "
+run 0 berth put lasting - --ttl 1h
+run 0 berth stat lasting
+check "what is left" grep -qE '  ttl         3600 s, (3600|35[0-9]{2}) s left; then it may be evicted before others' "$scratch/out"
+run 0 berth stat lasting --json
+json "d['results'][0]['ttl_s'] == 3600 and 3000 < d['results'][0]['ttl_left_s'] <= 3600"
+run 0 berth put brief - --ttl 1s
+until berth stat brief | grep -qF "1 s, passed: it may be evicted before others"; do
+    [[ $SECONDS -lt 60 ]] || { check "a ttl of a second passes" false; break; }
+done
+run 0 berth stat brief --json
+json "d['results'][0]['ttl_left_s'] == 0"
+run 0 berth stat file --json
+json "'ttl_left_s' not in d['results'][0]"
 run 0 berth pins file
 run 0 berth pins --json
 json "True"
