@@ -11,10 +11,10 @@ d = {"ratio": 1.4, "figure": 14.0, "baseline": {"name": "x_ns", "value": 10.0}, 
      "ops_per_second": 200000.0, "bytes_per_second": 2e9, "depth": 256, "objects": 7000000, "requests": {"lease_requests": 3,
      "pulls": 512}}
 if sys.argv[2] == "scale":
-    for row, goal, more in (("get", 1.4, {}), ("put", 1.5, {}), ("restart", 1000.0, {"restart_ns_per_object": 1000.4}),
+    for row, goal, more in (("get", 1.4, {"ratio": 1.4}), ("put", 1.5, {"ratio": 1.4}), ("restart", 1000.0, {"restart_ns_per_object": 1000.4}),
                             ("metadata", 360.0, {"metadata_bytes_per_object": 345.0}),
                             ("attach", 1000.0, {"attach_per_second": 999.0})):
-        print(json.dumps({**d, "row": row, "goal": goal, **more}))
+        print(json.dumps({**d, "row": row, "goal": goal, "goal_of": next(iter(more)), **more}))
 else:
     print(json.dumps({**d, "ratio": 1.4 if "--key-size" in sys.argv else 1.401}))
 FAKE
@@ -30,4 +30,7 @@ for line in '10 K objects | `local-get --objects 10000` | **1.4**, missed | <= 1
     '| metadata | **345.0 bytes of 7,000,000 objects** | <= 360 |'; do
     out_has "$line"
 done
+run 0 "$figures" --help
+out_has "prints its table in Markdown"
+out_has "pull-fair, scale"
 finish

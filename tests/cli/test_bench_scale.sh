@@ -17,6 +17,7 @@ row() # NAME ROW EXPRESSION
 {
     cp "$scratch/$1.$2" "$scratch/out"
     json "(d['bench'] == 'scale' and d['row'] == '$2' and d['ratio'] > 0 and d['baseline']['value'] > 0 and d['goal'] > 0
+        and d[d['goal_of']] > 0
         and $divides and ($3))"
 }
 
@@ -35,6 +36,7 @@ row large restart "d['restart_ns_per_object'] > 0"
 
 run 0 berth bench scale --objects 2000 --seconds 1 --key-size 70
 out_has "bytes an object"
+out_has " a second of the first 2000"
 for row in metadata get put restart; do out_has "scale, row $row: "; done
 
 # Beside many clients: a row a way, and one of those that come and go.
@@ -45,10 +47,11 @@ grep '"way": "remove, one by one"' "$scratch/clients" >"$scratch/out"
 json "($divides) and d['clients'] == 6 and d['pins_of_each'] == 500 and d['ratio'] > 0 and d['baseline']['value'] > 0"
 json "d['retire_ns_per_object'] > 0 and d['node_cpu_ns_per_object'] > 0 and d['one_client_ns_per_object'] > 0"
 grep '"row": "attach"' "$scratch/clients" >"$scratch/out"
-json "($divides) and d['attach_per_second'] > 0 and d['vanished'] == 200 and d['all_cleaned_up_after_ns'] > 0"
+json "($divides) and d['goal_of'] == 'attach_per_second' and d['attach_per_second'] > 0 and d['vanished'] == 200 and d['all_cleaned_up_after_ns'] > 0"
 run 0 berth bench scale --clients 2 --pins 10 --objects 200 --seconds 1
-out_has "scale, row retire: evict, by puts: "
+out_has "scale, row retire (evict, by puts): "
 out_has "scale, row attach: "
+out_has "vanished   200 clients that were killed: all cleaned up "
 run 2 berth bench put --clients 3
 run 2 berth bench scale --pins 3
 

@@ -489,10 +489,11 @@ void bench_report(const struct bench *b, const struct bench_result *r)
         return;
     }
     json_decref(r->more);
-    printf("%s%s%s%s%s: ", b->which->name, r->row ? ", row " : "", r->row ? r->row : "", r->way ? ": " : "",
-           r->way ? r->way : "");
-    printf("%s, %llu objects of %s, depth %u, threads %u\n", b->which->doc, (unsigned long long)b->objects,
-           cli_bytes(size, b->size), b->depth, b->threads);
+    printf("%s%s%s%s%s%s: %s, ", b->which->name, r->row ? ", row " : "", r->row ? r->row : "", r->way ? " (" : "",
+           r->way ? r->way : "", r->way ? ")" : "", b->which->doc);
+    if (b->objects)
+        printf("%llu objects of ", (unsigned long long)b->objects);
+    printf("%s, depth %u, threads %u\n", cli_bytes(size, b->size), b->depth, b->threads);
     print_rate(r);
     print_latency(r);
     print_baseline(b, r);

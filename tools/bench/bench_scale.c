@@ -21,9 +21,10 @@ struct scale {
     unsigned slices;
 };
 
-static json_t *goal(double value)
+/* of: the member that is held against it. */
+static json_t *goal(const char *of, double value)
 {
-    return json_pack("{s:f}", "goal", value);
+    return json_pack("{s:f, s:s}", "goal", value, "goal_of", of);
 }
 
 static void set_integer(json_t *o, const char *name, uint64_t value)
@@ -52,7 +53,7 @@ static int run_gets(struct scale *s)
     if (all->error || base->error)
         return bench_fail(all->error ? all->error : base->error);
     turns_choose(&turns, s->ours_ns, s->base_ns, s->slices);
-    more = goal(1.6);
+    more = goal("ratio", 1.6);
     set_integer(more, "baseline_objects", s->gets.b.objects);
     bench_report(&s->all.b, &(struct bench_result){.row = "get",
                                                    .unit = "get",
@@ -104,7 +105,7 @@ static int run_puts(struct scale *s)
     if (error)
         return bench_fail(error);
     turns_choose(&turns, s->ours_ns, s->base_ns, s->slices);
-    more = goal(0.5);
+    more = goal("ratio", 0.5);
     set_integer(more, "baseline_objects", s->puts.b.objects);
     json_object_set_new(more, "fill_per_second", json_real((double)s->all.b.objects / s->all.fill_seconds));
     bench_report(&s->all.b, &(struct bench_result){.row = "put",
@@ -116,6 +117,9 @@ static int run_puts(struct scale *s)
                                                    .figure = 1e9 / turns_mean(&turns, s->ours_ns),
                                                    .value = 1e9 / turns_mean(&turns, s->base_ns),
                                                    .more = more});
+    if (!cli.json)
+        printf("  %-10s %.0f a second of the first %llu\n", "fill", (double)s->all.b.objects / s->all.fill_seconds,
+               (unsigned long long)s->all.b.objects);
     return 0;
 }
 
@@ -135,7 +139,7 @@ static int report_metadata(struct scale *s)
     double slots = grown(full->slots_file, empty->slots_file) / n, lookup = (double)full->lookup_file / n;
     double tails = grown(full->tails_file, empty->tails_file) / n;
     double process = grown(full->anonymous, empty->anonymous) / n, measured = index + slots + lookup + tails + process;
-    json_t *more = goal(s->b->key_size <= 32 ? 360 : 432);
+    json_t *more = goal("metadata_bytes_per_object", s->b->key_size <= 32 ? 360 : 432);
 
     json_object_set_new(more, "metadata_bytes_per_object", json_real(counted));
     json_object_set_new(more, "counted",
@@ -183,7 +187,7 @@ static int run_restarts(struct scale *s)
             return bench_fail(code);
         reading[count++] = (double)ns / n;
     }
-    more = goal(1000);
+    more = goal("restart_ns_per_object", 1000);
     json_object_set_new(more, "restart_ns_per_object", json_real(median(took, count)));
     json_object_set_new(more, "cpu_ns_per_object", json_real(median(cpu, count)));
     set_integer(more, "restarts", count);
