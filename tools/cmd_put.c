@@ -155,6 +155,50 @@ static int fill(struct put *p, struct berth_draft *d, uint64_t size)
     return n < 0 ? (int)n : 0;
 }
 
+/* Adds the names of members that are not up to `names`; how many there are. */
+static unsigned members_away(struct berth *b, char *names, size_t room)
+{
+    char *text = NULL;
+    if (berth_query(b, BERTH_STATUS, NULL, &text) < 0)
+        return 0;
+    json_t *report = json_loads(text, 0, NULL), *peer;
+    size_t i, at = 0;
+    unsigned n = 0;
+    json_array_foreach(json_object_get(report, "peers"), i, peer)
+    {
+        const char *state = json_string_value(json_object_get(peer, "state"));
+        const char *name = json_string_value(json_object_get(peer, "name"));
+        if (!state || !name || !strcmp(state, "self") || !strcmp(state, "up"))
+            continue;
+        int more = snprintf(names + at, room - at, "%s'%s'", n++ ? ", " : "", name);
+        at = more < 0 || at + (size_t)more >= room ? at : at + (size_t)more;
+        names[at] = '\0';
+    }
+    json_decref(report);
+    free(text);
+    return n;
+}
+
+/* What was put and is not published: who is waited for, and what there is to do. */
+static int fail_put(struct put *p, int error)
+{
+    char sentence[512], names[256] = "";
+    if (error != BERTH_EUNPUBLISHED)
+        return cli_fail_last(error, p->key.text);
+    unsigned n = members_away(p->b, names, sizeof names);
+    if (n)
+        snprintf(sentence, sizeof sentence,
+                 "it was put here, but member%s %s, which may be %s, %s not up: %s told when %s back (berth status "
+                 "says why); give a longer -t to wait for that",
+                 n > 1 ? "s" : "", names, n > 1 ? "its homes" : "a home of it", n > 1 ? "are" : "is",
+                 n > 1 ? "they are" : "it is", n > 1 ? "they are" : "it is");
+    else
+        snprintf(sentence, sizeof sentence,
+                 "it was put here, but not all of its homes have acknowledged it in time: they go on to be told; give "
+                 "a longer -t to wait for that");
+    return cli_fail(error, p->key.text, sentence);
+}
+
 /* A file of `size` bytes, into a draft. */
 static int put_file(struct put *p, uint64_t size)
 {
@@ -172,7 +216,7 @@ static int put_file(struct put *p, uint64_t size)
     }
     rc = berth_seal(p->b, &d, 1);
     if (rc < 0)
-        return cli_fail_last(rc, p->key.text);
+        return fail_put(p, rc);
     return done(p, rc ? BERTH_KEPT : 0, size);
 }
 
@@ -234,7 +278,7 @@ static int put_pipe(struct put *p)
                  ? put_published(p, bytes, (size_t)n)
                  : berth_put(p->b, cli_berth_key(&p->key, p->ns), bytes, (size_t)n, &p->opts);
     free(bytes);
-    return rc < 0 ? cli_fail_last(rc, p->key.text) : done(p, rc, (uint64_t)n);
+    return rc < 0 ? fail_put(p, rc) : done(p, rc, (uint64_t)n);
 }
 
 /* Bytes from where a regular file stands to its end; -1: not known before it was read. */

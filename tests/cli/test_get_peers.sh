@@ -107,6 +107,7 @@ run 4 berth -n "tcp://127.0.0.1:$port_b" exists here absent --json
 json "[r.get('present') for r in d['results']] == [True, None] and d['results'][1]['error']['name'] == 'BERTH_EUNSURE'"
 run 6 berth put alone "$scratch/in" --published -t 300ms --json
 failed_as 6 BERTH_EUNPUBLISHED
+err_has "is not up: it is told when it is back"
 run 0 berth status
 check "who waits is not said to know" grep -qE '^ +of this node.s changes [1-9][0-9]* wait for a home; [0-9] of 2 members know all but these$' "$scratch/out"
 for command in "get absent -o $scratch/none" "get absent --range 0:1 -o $scratch/none" "stat absent" "exists absent"; do

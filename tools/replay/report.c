@@ -162,8 +162,8 @@ static void write_load(char *out, size_t size, const char *berth, const struct r
     if (!f)
         return;
     fprintf(f, "%s replay %s%s", berth, r->generated ? "--generate " : "", r->name);
-    if (r->generated && r->sum->requests != REPLAY_REQUESTS)
-        fprintf(f, " --requests %" PRIu64, r->sum->requests);
+    if (r->generated && r->trace->n_requests != REPLAY_REQUESTS)
+        fprintf(f, " --requests %" PRIu64, (uint64_t)r->trace->n_requests);
     if (r->generated && r->seed != REPLAY_SEED)
         fprintf(f, " --seed %" PRIu64, r->seed);
     if (r->block_size != REPLAY_BLOCK_SIZE)

@@ -83,14 +83,14 @@ static void row(const char *name, const struct replay_counts *c)
            report_grouped(f, c->leases));
 }
 
-static void print_errors(const struct replay_counts *c)
+static void print_errors(const struct replay_counts *c, bool kills)
 {
     if (!c->kind[0].code)
         return;
     printf("  %-16s", "reads failed");
     for (unsigned i = 0; i < REPLAY_KINDS && c->kind[i].code; i++)
         printf("%s%" PRIu64 " %s", i ? ", " : "", c->kind[i].n, berth_error_name(c->kind[i].code));
-    putchar('\n');
+    puts(kills ? "\n                  expected while a node is away; each was taken as a miss" : "");
 }
 
 void report_nodes_table(const struct replay_report *r)
@@ -102,7 +102,7 @@ void report_nodes_table(const struct replay_report *r)
         printf("  %-16s%" PRIu64 " node%s, %" PRIu64 " request%s cut; started again warm %" PRIu64 ", cold %" PRIu64
                "\n",
                "killed", n->kills, plural(n->kills), n->cut, plural(n->cut), n->warm, n->cold);
-    print_errors(r->sum);
+    print_errors(r->sum, n->kills);
     if (r->sum->overdue)
         printf("  %-16s%" PRIu64 " read%s from peers ended long after the deadline\n", "overdue", r->sum->overdue,
                plural(r->sum->overdue));
