@@ -106,8 +106,8 @@ void cli_help(const struct cli_command *command);
 void cli_completion(void);
 
 /* Values of options. 0, or CLI_USAGE after the error was reported with the option's name and the accepted form. */
-int cli_size(const char *option, const char *text, uint64_t *bytes); /* 64KiB, 1G */
-int cli_duration(const char *option, const char *text, int64_t *ns); /* 500ms, 1s, 5m, 2h; ns us ms s m h d */
+int cli_size(const char *option, const char *text, uint64_t *bytes);          /* 64KiB, 1G */
+int cli_duration(const char *option, const char *text, int64_t *ns);          /* 500ms, 1s, 5m, 2h; ns us ms s m h d */
 #define CLI_TTL_NONE "--ttl: '%s' is no time at all: leave it out for no end" /* of put and hold */
 int cli_number(const char *option, const char *text, uint64_t min, uint64_t max, uint64_t *n); /* decimal or 0x */
 

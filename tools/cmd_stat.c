@@ -47,13 +47,13 @@ static json_t *detail(const struct berth_stat *st)
         json_array_append_new(holds,
                               json_pack("{s:s, s:I}", "label", label, "ttl_ns", (json_int_t)st->holds[i].ttl_ns));
     }
-    json_t *o = json_pack("{s:I, s:I, s:I, s:o, s:o, s:o, s:I, s:I, s:I, s:i, s:i, s:I, s:I, s:I, s:o}", "size",
-                     (json_int_t)st->size, "segment", (json_int_t)st->segment, "slot_bytes", (json_int_t)st->slot_bytes,
-                     "version", cli_json_version(st->version), "checksum", cli_json_hex(st->checksum), "lineage",
-                     cli_json_hex(st->lineage), "created_us", (json_int_t)st->created_us, "slot", (json_int_t)st->slot,
-                     "generation", (json_int_t)st->generation, "priority", st->priority, "tier", st->tier, "ttl_s",
-                     (json_int_t)st->ttl_s, "namespace_id", (json_int_t)st->ns, "n_holds", (json_int_t)st->n_holds,
-                     "holds", holds);
+    json_t *o = json_pack(
+        "{s:I, s:I, s:I, s:o, s:o, s:o, s:I, s:I, s:I, s:i, s:i, s:I, s:I, s:I, s:o}", "size", (json_int_t)st->size,
+        "segment", (json_int_t)st->segment, "slot_bytes", (json_int_t)st->slot_bytes, "version",
+        cli_json_version(st->version), "checksum", cli_json_hex(st->checksum), "lineage", cli_json_hex(st->lineage),
+        "created_us", (json_int_t)st->created_us, "slot", (json_int_t)st->slot, "generation",
+        (json_int_t)st->generation, "priority", st->priority, "tier", st->tier, "ttl_s", (json_int_t)st->ttl_s,
+        "namespace_id", (json_int_t)st->ns, "n_holds", (json_int_t)st->n_holds, "holds", holds);
     if (st->ttl_s)
         json_object_set_new(o, "ttl_left_s", json_integer((json_int_t)ttl_left_s(st)));
     return o;
@@ -77,7 +77,8 @@ static void print_ttl(const struct berth_stat *st)
 {
     uint64_t left = ttl_left_s(st);
     if (left)
-        printf("  ttl         %" PRIu32 " s, %" PRIu64 " s left; then it may be evicted before others\n", st->ttl_s, left);
+        printf("  ttl         %" PRIu32 " s, %" PRIu64 " s left; then it may be evicted before others\n", st->ttl_s,
+               left);
     else
         printf("  ttl         %" PRIu32 " s, passed: it may be evicted before others\n", st->ttl_s);
 }

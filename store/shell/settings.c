@@ -19,7 +19,7 @@ const struct setting settings_table[] = {
                     "socket for clients"},
     [SET_METRICS] = {"metrics", "off|HOST:PORT|unix:PATH", "", "off",
                      "where /metrics is served; loopback addresses only"},
-    [SET_POLICY] = {"policy", "NAME", "", "pwl", "how objects to evict are chosen"},
+    [SET_POLICY] = {"policy", "pwl|lru", "", "pwl", "how objects to evict are chosen"},
     [SET_POOL] = {"pool", "SIZE", "1B to 16777214MiB", "1GiB", "bytes of payload memory, rounded up to 2MiB"},
     [SET_SHRINK] = {"shrink", "refuse|drop|drop-held", "", "refuse",
                     "what a start with a smaller pool does with objects beyond its end; drop spares those with holds"},

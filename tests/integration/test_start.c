@@ -336,8 +336,8 @@ static void test_a_pool_waits_for_a_restart(void **state)
     berth_close(b);
     write_pool(config, "64MiB");
     assert_int_equal(kill(d.pid, SIGHUP), 0);
-    assert_true(
-        daemon_says(&d, "pool can't change from 32MiB to 64MiB while the node runs: restart it, or set it back", 10000));
+    assert_true(daemon_says(&d, "pool can't change from 32MiB to 64MiB while the node runs: restart it, or set it back",
+                            10000));
     assert_int_equal(daemon_stop(&d), 0);
     d.extra[2] = "--max-objects"; /* kept, and said to be */
     d.extra[3] = "100352";
