@@ -1,6 +1,7 @@
 /* build.c: see build.h. */
 #include "store/build.h"
 
+#include "store/amount.h"
 #include "store/stat.h"
 
 #include <emmintrin.h>
@@ -56,8 +57,10 @@ int build_check_put(struct berth *b, const struct berth_key *key, size_t size, c
     }
     if (size > b->object_max) {
         uint64_t figure[4] = {b->object_max};
-        berth_fail(-E2BIG, "an object of %zu bytes: objects of this node have at most %llu", size,
-                   (unsigned long long)b->object_max);
+        char asked[AMOUNT_SIZE], most[AMOUNT_SIZE];
+        berth_fail(-E2BIG,
+                   "an object of %s: this node takes at most %s: split it, or give the node a larger pool or mr-size",
+                   amount(size, asked), amount(b->object_max, most));
         berth_fail_figures(figure);
         return -E2BIG;
     }

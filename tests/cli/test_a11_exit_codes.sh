@@ -157,6 +157,9 @@ failed_as 6 ETIMEDOUT
 truncate -s 1025M "$scratch/huge"
 run 5 berth --json put huge "$scratch/huge"
 failed_as 5 E2BIG
+truncate -s 1000M "$scratch/huge"
+run 5 berth put huge "$scratch/huge"
+err_has "an object of 1000 MiB: this node takes at most "
 run 1 berth --json put k "$scratch/nofile"
 json "d['exit'] == 1 and d['error']['name'] == 'ENOENT'"
 run 1 berth --json put k "$scratch"
