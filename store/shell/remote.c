@@ -447,10 +447,13 @@ static const char *cause(const struct remote *r)
 
 static void fail(const struct remote *r, int e, char *why, size_t why_size)
 {
-    if (outcome(e) == BERTH_ENODE)
-        snprintf(why, why_size, "no node at '%.80s': %.250s", r->address, cause(r));
-    else
+    const char *said = cause(r);
+    bool named = strstr(said, r->address) != NULL; /* once is enough */
+    if (outcome(e) != BERTH_ENODE)
         snprintf(why, why_size, "%.250s", r->why);
+    else
+        snprintf(why, why_size, "%s%.80s%s%.250s: start a node there, or name another member's listen address",
+                 named ? "" : "no node at '", named ? "" : r->address, named ? "" : "': ", said);
 }
 
 int remote_start(struct remote **out, const struct remote_config *config, int *socket, int *doorbell, char *why,

@@ -109,4 +109,9 @@ run 0 berth check
 stop_berthd
 run 4 berth -n "$address" get hello --json -o "$scratch/none"
 failed_as 4 BERTH_ENODE
+run 4 berth -n tcp://nohost.invalid:7400 get k
+check "the address is said once" test "$(grep -o "tcp://nohost.invalid" "$scratch/err" | wc -l)" -eq 1
+read -r port _ < <(two_ports)
+run 4 berth -n "tcp://127.0.0.1:$port" get k
+err_has ": start a node there, or name another member's listen address"
 finish
