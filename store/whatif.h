@@ -6,9 +6,9 @@
  *
  * Sampling takes whole trees: a group has the level of the tree that it goes on with, a tree that of its first key's
  * hash, and what more than WHATIF_FAN groups go on with is a common beginning, behind which each group is a tree of its
- * own; what a call reads in one becomes one (whatif_join). One tree in 2^shift is simulated, with 1 / 2^shift of the capacity. shift is 0 at first and grows by one when a
- * simulation finds no slot; what is not sampled any more is dropped from all of them. It never
- * falls.
+ * own; what a call reads in one becomes one (whatif_join). One tree in 2^shift is simulated, with 1 / 2^shift of the
+ * capacity. shift is 0 at first and grows by one when a simulation finds no slot; what is not sampled any more is
+ * dropped from all of them. It never falls.
  *
  * Memory: WHATIF_BYTES (4.1 MiB) from the beginning whatever the pool, and 1 byte a slot of the pool. Namespaces and
  * lineages: the WHATIF_TOP with the most references, by the space-saving sketch: whoever comes takes the place of the
