@@ -101,6 +101,37 @@ static void an_empty_trace_is_refused(void **state)
     fclose(in);
 }
 
+static void a_trace_without_blocks_is_refused(void **state)
+{
+    const char *empty = "{\"timestamp\": 0, \"input_length\": 0, \"output_length\": 1, \"hash_ids\": []}\n";
+    char text[300], why[300];
+    struct trace t;
+
+    (void)state;
+    snprintf(text, sizeof(text), "%s%s", empty, empty);
+    assert_int_equal(read_text(&t, text, why), -EINVAL);
+    assert_string_equal(why, "'sample' has no block: 'hash_ids' of every request is empty");
+    assert_null(t.requests);
+}
+
+/* What is no trace may have no line end at all. */
+static void a_line_has_a_limit(void **state)
+{
+    const char *good = "{\"timestamp\": 0, \"input_length\": 9, \"output_length\": 5, \"hash_ids\": [1]}";
+    char *text = malloc(TRACE_LINE_MAX + 2), why[300];
+    struct trace t;
+
+    (void)state;
+    assert_non_null(text);
+    for (unsigned more = 0; more < 2; more++) {
+        snprintf(text, TRACE_LINE_MAX + 2, "%*s", (int)(TRACE_LINE_MAX + more), good);
+        assert_int_equal(read_text(&t, text, why), more ? -EINVAL : 0);
+        trace_free(&t);
+    }
+    assert_string_equal(why, "line 1 of 'sample' is no request: it is longer than 4194304 bytes");
+    free(text);
+}
+
 static void a_request_has_a_limit(void **state)
 {
     size_t size = 12 * (TRACE_BLOCKS_MAX + 2), at;
@@ -126,10 +157,9 @@ static void a_request_has_a_limit(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(requests_are_read_in_order),
-        cmocka_unit_test(bad_lines_are_named),
-        cmocka_unit_test(an_empty_trace_is_refused),
-        cmocka_unit_test(a_request_has_a_limit),
+        cmocka_unit_test(requests_are_read_in_order), cmocka_unit_test(bad_lines_are_named),
+        cmocka_unit_test(an_empty_trace_is_refused),  cmocka_unit_test(a_trace_without_blocks_is_refused),
+        cmocka_unit_test(a_line_has_a_limit),         cmocka_unit_test(a_request_has_a_limit),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

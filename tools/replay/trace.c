@@ -7,7 +7,6 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/types.h>
 
 static int refuse(char *why, size_t size, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
@@ -151,19 +150,34 @@ int trace_parse(struct trace *t, const char *line, size_t size, char *why, size_
     return error;
 }
 
+/* 1: a line, without its end; 0: there is no more. What is no trace may have no line ends at all. */
+static int read_line(FILE *in, char **line, size_t *room, size_t *size, char *why, size_t why_size)
+{
+    void *bytes = *line;
+    int error = 0, c;
+
+    for (*size = 0; (c = getc_unlocked(in)) != EOF && c != '\n'; (*line)[(*size)++] = (char)c) {
+        if (*size == TRACE_LINE_MAX)
+            return refuse(why, why_size, "it is longer than %u bytes", TRACE_LINE_MAX);
+        error = reserve(&bytes, room, *size + 1, 1);
+        *line = bytes;
+        if (error)
+            return error;
+    }
+    return !ferror(in) && (c != EOF || *size > 0);
+}
+
 static int read_lines(struct trace *t, FILE *in, const char *name, char *why, size_t why_size)
 {
     char *line = NULL, reason[200] = "";
-    size_t room = 0, number = 0;
-    ssize_t n;
-    int error = 0;
+    size_t room = 0, number = 0, n;
+    int more, error;
 
-    while (!error && (n = getline(&line, &room, in)) >= 0) {
+    do {
         number++;
-        if (n > 0 && line[n - 1] == '\n')
-            n--;
-        error = trace_parse(t, line, (size_t)n, reason, sizeof(reason));
-    }
+        more = read_line(in, &line, &room, &n, reason, sizeof(reason));
+        error = more > 0 ? trace_parse(t, line ? line : "", n, reason, sizeof(reason)) : more;
+    } while (more > 0 && !error);
     free(line);
     if (error == -EINVAL)
         snprintf(why, why_size, "line %zu of '%s' is no request: %s", number, name, reason);
@@ -184,6 +198,8 @@ int trace_read(struct trace *t, FILE *in, const char *name, char *why, size_t wh
         error = refuse(why, why_size, "'%s' has no request", name);
     if (!error)
         error = trace_finish(t);
+    if (!error && t->n_blocks == 0)
+        error = refuse(why, why_size, "'%s' has no block: 'hash_ids' of every request is empty", name);
     if (error == -ENOMEM)
         snprintf(why, why_size, "'%s' does not fit into memory", name);
     if (error)

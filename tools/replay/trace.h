@@ -10,7 +10,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#define TRACE_BLOCKS_MAX 65536u /* of one request: what one prefix call takes */
+#define TRACE_BLOCKS_MAX 65536u                 /* of one request: what one prefix call takes */
+#define TRACE_LINE_MAX (64u * TRACE_BLOCKS_MAX) /* bytes; no id has more than 19 digits */
 
 struct trace_request {
     uint64_t timestamp_ms;
