@@ -32,17 +32,21 @@ static void keep_first(char *kept, const char *name)
         snprintf(kept, NAME_SIZE, "%s", name);
 }
 
+/* A descriptor; -errno; -EINVAL: another kind of file. */
 static int open_plain(int dir_fd, const char *name)
 {
     struct stat st;
-    if (fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(st.st_mode))
-        return -1; /* opening a device may do something */
+    if (fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) != 0)
+        return -errno;
+    if (!S_ISREG(st.st_mode))
+        return -EINVAL; /* opening a device may do something */
     int fd = openat(dir_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
-    if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode))
+    if (fd < 0)
+        return -errno;
+    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode))
         return fd;
-    if (fd >= 0)
-        close(fd);
-    return -1;
+    close(fd);
+    return -EINVAL;
 }
 
 static bool begins(int fd, const void *bytes, size_t n)
@@ -88,7 +92,7 @@ static void look_at_own(struct look *l, const char *name)
         if (fstatat(l->dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) != 0)
             return;
         if (S_ISREG(st.st_mode))
-            l->error = l->error != 0 ? l->error : -EACCES;
+            l->error = l->error != 0 ? l->error : fd;
         keep_first(l->wrong, name);
         return;
     }

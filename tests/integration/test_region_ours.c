@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -313,6 +314,24 @@ static void killed_while_it_starts(void **unused)
     print_message("%u of %u starts were whole before their kill\n", whole, KILLS);
 }
 
+static void no_descriptor_is_left(void **unused)
+{
+    (void)unused;
+    struct rlimit all, few;
+    opened("r", true);
+    int dir_fd = open(at("r"), O_RDONLY | O_DIRECTORY | O_CLOEXEC), next = dup(dir_fd);
+    assert_true(dir_fd >= 0 && next >= 0);
+    close(next);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &all), 0);
+    few = (struct rlimit){.rlim_cur = (rlim_t)next + 1, .rlim_max = all.rlim_max}; /* one: the list of what is there */
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    int e = region_ours(dir_fd, at("r"), why, sizeof why);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &all), 0);
+    close(dir_fd);
+    assert_int_equal(e, -EMFILE);
+    assert_non_null(strstr(why, strerror(EMFILE)));
+}
+
 /* ---- leftovers ---- */
 
 static void leftovers_keep_what_is_not_ours(void **unused)
@@ -375,13 +394,10 @@ int main(void)
     draw_seed();
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_base, drop_base)
     const struct CMUnitTest tests[] = {
-        TEST(one_foreign_file),
-        TEST(all_of_them),
-        TEST(other_kinds),
-        TEST(one_damaged_file),
-        TEST(one_sign_is_left),
-        TEST(killed_while_it_starts),
-        TEST(leftovers_keep_what_is_not_ours),
+        TEST(one_foreign_file),      TEST(all_of_them),
+        TEST(other_kinds),           TEST(one_damaged_file),
+        TEST(one_sign_is_left),      TEST(killed_while_it_starts),
+        TEST(no_descriptor_is_left), TEST(leftovers_keep_what_is_not_ours),
         TEST(by_the_daemon),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
