@@ -35,6 +35,7 @@ struct opening {
     struct lmdb_identity id;
     uint64_t records;
     uint32_t file_mode;
+    bool unfinished; /* what is there was never a region: the start that made it did not come to its end */
     char *why;
     size_t why_size;
 };
@@ -221,6 +222,9 @@ static int take_over(struct opening *o, const char **reason)
         *reason = !r->made && region_was_there(r, &super) ? "files of it are missing" : NULL;
         return 0;
     }
+    o->unfinished = e == -EPROTO && super.magic == 0 && super.format == LAYOUT_FORMAT;
+    if (o->unfinished)
+        return 0;
     *reason = "its files are of another format";
     if (e == 0)
         e = region_files_relook(r, &o->shape, &super, o->file_mode, o->why, o->why_size);
@@ -235,8 +239,9 @@ static int take_over(struct opening *o, const char **reason)
     }
     if (e != 0)
         return e;
-    *reason = "its start was interrupted";
     e = lmdb_identity(r->index, &o->id);
+    o->unfinished = e == -ENOENT;
+    *reason = e == -EBADMSG ? "its index is damaged" : NULL;
     if (e == -ENOENT || e == -EBADMSG)
         return 0;
     if (e == 0 && (*reason = identity_differs(&o->id, &super)) != NULL)
@@ -366,7 +371,8 @@ static int make_region(struct opening *o, const char *reason)
     e = e != 0 ? e : index_open(o, o->s->index_size, false);
     e = e != 0 ? e : stamp(o);
     if (reason == NULL)
-        began(r, "new region: there was none");
+        began(r, "new region: %s",
+              o->unfinished ? "the start that made what was there did not finish" : "there was none");
     else
         began(r, "new region, what was there is gone: %s", reason);
     return e;

@@ -203,6 +203,22 @@ static void another_format(void **unused)
     expect_empty(&s, "damaged");
 }
 
+/* As a start leaves it that was killed when it had made its files: there was nothing that could be lost. */
+static void unfinished_start(void **unused)
+{
+    (void)unused;
+    struct region r;
+    struct settings s = with("r", "2M");
+    uint64_t magic = 0;
+    open_well(&r, &s);
+    region_close(&r, false);
+    scribble("r/slots", offsetof(struct slots_super, magic), &magic, sizeof magic);
+    open_well(&r, &s);
+    assert_true(r.first && !r.lost);
+    assert_string_equal(r.began, "new region: the start that made what was there did not finish");
+    region_close(&r, true);
+}
+
 /* What the index has is not lost with its projection. */
 static void lookup_is_made_anew(void **unused)
 {
@@ -458,6 +474,7 @@ int main(void)
         TEST(held),
         TEST(another_boot),
         TEST(another_format),
+        TEST(unfinished_start),
         TEST(lookup_is_made_anew),
         TEST(another_size),
         TEST(killed_node_restarts_warm),

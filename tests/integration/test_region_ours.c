@@ -307,6 +307,8 @@ static void killed_while_it_starts(void **unused)
         struct region r;
         if (region_open(&r, &s, NULL, why, sizeof why) != 0)
             fail_msg("after a kill at %lld ns: %s", (long long)ns, why);
+        if (r.lost || strstr(r.began, "is gone") != NULL) /* nothing was there, or it was taken over */
+            fail_msg("after a kill at %lld ns: %s", (long long)ns, r.began);
         region_close(&r, true);
         if (i % 3)
             assert_int_equal(nftw(at("r"), drop, 16, FTW_DEPTH | FTW_PHYS), 0);
