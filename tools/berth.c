@@ -156,9 +156,8 @@ static bool wants_json(int argc, char **argv)
  * before. */
 static int finish(int code)
 {
-    errno = 0;
-    bool failed = fflush(stdout) || ferror(stdout);
-    int error = errno; /* 0: an earlier write failed */
+    cli_flush();
+    bool failed = cli.write_error != 0 || ferror(stdout); /* of a write in printf stdio keeps no number */
     struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
     if (cli.pipe_closed || (failed && poll(&out, 1, 0) == 1 && (out.revents & POLLERR))) {
         signal(SIGPIPE, SIG_DFL);
@@ -166,7 +165,7 @@ static int finish(int code)
     }
     if (!failed)
         return code;
-    cli_warn("cannot write to standard output: %s", strerror(error ? error : EIO));
+    cli_warn("cannot write to standard output: %s", strerror(cli.write_error != 0 ? cli.write_error : EIO));
     return code ? code : CLI_FAILED;
 }
 

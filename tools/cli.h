@@ -59,6 +59,7 @@ struct cli {
     int64_t timeout_ns;  /* -t; 0: the library's */
     bool json;           /* --json */
     bool pipe_closed;    /* who read our output has gone: end as SIGPIPE would, quietly */
+    int write_error;     /* the first of cli_flush; 0: none */
     const char *command; /* "berth" before one was found */
 };
 extern struct cli cli;
@@ -182,6 +183,8 @@ json_t *cli_json_text(const char *text);
 /* {"code", "name", "sentence"}, and "figures" as berth_error() has them, where the last call left some of this
  * error. */
 json_t *cli_json_error(int error, const char *sentence);
+/* What was printed so far is seen now. An error is kept for the end of the command: stdio forgets its number. */
+void cli_flush(void);
 /* Prints a document as one line and gives it back. */
 void cli_json_print(json_t *document);
 /* "counter:region", as --version takes it; 64 bit numbers in hexadecimal, which JSON's integers can't hold. */

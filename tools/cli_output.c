@@ -47,6 +47,12 @@ void cli_json_print(json_t *document)
     json_decref(document);
 }
 
+void cli_flush(void)
+{
+    if (fflush(stdout) != 0 && cli.write_error == 0)
+        cli.write_error = errno;
+}
+
 json_t *cli_json_version(struct berth_version v)
 {
     return json_sprintf("%" PRIu64 ":%" PRIu64, v.counter, v.region);

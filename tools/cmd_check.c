@@ -79,7 +79,7 @@ static int show(json_t *report)
         print(report);
     if (!what)
         return CLI_OK;
-    fflush(stdout);
+    cli_flush();
     cli_warn_error(-EUCLEAN, NULL, what);
     return CLI_FAILED;
 }

@@ -106,7 +106,7 @@ static int run(struct ls *l)
         printf(", \"exit\": %d}\n", code);
         json_decref(error);
     }
-    fflush(stdout);
+    cli_flush();
     cli_warn_error((int)rc, NULL, sentence);
     return code;
 }

@@ -120,6 +120,12 @@ check "quietly" test ! -s "$scratch/err"
 "$bin/berth" ls >/dev/full 2>"$scratch/err"
 check "a full disk is an error" test $? -eq 1
 err_has 'No space left'
+"$bin/berth" replay --requests 20 --capacity-blocks 64 --block-size 4KiB --embedded >/dev/full 2>"$scratch/err"
+check "also where a command shows what it has before its end" test $? -eq 1
+err_has 'No space left'
+"$bin/berth" replay --requests 20 --capacity-blocks 64 --block-size 4KiB --embedded 2>"$scratch/err" >&-
+check "and so is a closed output" test $? -eq 1
+err_has 'Bad file descriptor'
 
 # Help, completion, JSON from one table.
 run 0 berth --help

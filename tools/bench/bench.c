@@ -408,7 +408,7 @@ static void report_json(const struct bench *b, const struct bench_result *r)
     json_object_update(o, r->more);
     json_decref(r->more);
     cli_json_print(o);
-    fflush(stdout);
+    cli_flush();
 }
 
 const char *bench_text_of_time(char out[24], double ns)
@@ -497,5 +497,5 @@ void bench_report(const struct bench *b, const struct bench_result *r)
     print_rate(r);
     print_latency(r);
     print_baseline(b, r);
-    fflush(stdout);
+    cli_flush();
 }

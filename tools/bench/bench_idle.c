@@ -76,7 +76,7 @@ static void report(const struct bench *b, double seconds, double cpu_seconds)
     if (!cli.json) {
         printf("%s: %s, %llu objects, one client attached\n  %-10s %.3f ms a second, %.3f %% of a core\n",
                b->which->name, b->which->doc, (unsigned long long)b->objects, "CPU", 1e3 * share, 1e2 * share);
-        fflush(stdout);
+        cli_flush();
         return;
     }
     bench_report(b, &(struct bench_result){.unit = "idle",

@@ -175,7 +175,7 @@ static void report(const struct bench *b, struct prefault *p)
     for (unsigned way = 0; way < WAYS; way++)
         printf("  %-17s %s, %.0f%% on pages of 2 MiB\n", way_names[way], bench_text_of_rate(text, rate[way]),
                1e2 * (double)p->huge[way] / (double)p->bytes);
-    fflush(stdout);
+    cli_flush();
 }
 
 /* Rounds until the time is up, and at least ROUNDS_LEAST. */

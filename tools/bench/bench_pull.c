@@ -348,7 +348,7 @@ static void report(struct pull_run *r)
     bench_report(r->b, &result);
     if (!cli.json)
         print_more(r, iperf3);
-    fflush(stdout);
+    cli_flush();
 }
 
 /* ---- set-up ---- */

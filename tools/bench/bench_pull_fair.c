@@ -152,7 +152,7 @@ static void report(struct fair_run *r)
         printf("  %-10s p50 %s, p99 %s\n  %-10s %s\n", r->alone.name,
                bench_text_of_time(p50, stat_percentile(&r->alone.stat, 0.5)), bench_text_of_time(p99, alone), "large",
                bench_text_of_rate(text, rate));
-    fflush(stdout);
+    cli_flush();
 }
 
 /* ---- set-up ---- */

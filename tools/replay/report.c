@@ -247,5 +247,5 @@ void report_table(const struct replay_report *r)
         report_nodes_table(r);
     print_phases(c);
     print_next(r);
-    fflush(stdout);
+    cli_flush();
 }
