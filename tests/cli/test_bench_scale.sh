@@ -60,6 +60,10 @@ run 2 "$bin/berthd" --config /dev/null --region "$scratch/region" --socket "$scr
 err_has "'populate' is off and 'lock' required"
 run 5 berth bench scale --objects 20000 --pool 8MiB --json
 failed_as 5 ENOSPC
+err_has "make --pool larger"
+run 5 berth bench scale --pool 99999TiB
+most=$(sed -n 's/.*give --pool \([0-9]*\)GiB or less.*/\1/p' "$scratch/err")
+check "the largest pool is named" test "${most:-0}" -gt 1000
 run 2 berth bench scale -n unix:/nowhere
 run 2 berth bench put --pool 1GiB
 finish

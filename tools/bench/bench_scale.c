@@ -8,6 +8,7 @@
 
 #define GETS_AGAINST 1000000u /* objects of the node that gets are held against */
 #define PUTS_AGAINST 10000u
+#define OBJECTS_MAX (UINT32_MAX / 2u) /* of a node: TOUCH_CHILD is the bit above a slot's number */
 #define SLICE_NS INT64_C(5000000)
 #define SLICE_PUTS 4096u
 #define RESTARTS 3u
@@ -220,6 +221,17 @@ static uint64_t room(const struct scale *s)
     return 2 * s->slice_puts + 4 * SCALE_GROUP;
 }
 
+/* The pool that is named leaves free what size_it leaves, and is a little smaller than it could be. */
+static int too_many(const struct scale *s)
+{
+    uint64_t slots = (OBJECTS_MAX + room(s)) / 256 * 257;
+    char why[200];
+
+    snprintf(why, sizeof(why), "a node has %u objects at most, this pool is for more: give --pool %lluGiB or less",
+             OBJECTS_MAX, (unsigned long long)(slots * bench_slot_bytes(s->b->size) >> 30));
+    return cli_fail(-ENOSPC, s->b->which->name, why);
+}
+
 static int size_it(struct scale *s)
 {
     struct bench *b = s->b;
@@ -230,7 +242,9 @@ static int size_it(struct scale *s)
     slack = room(s) + slots / 256; /* and what slabs of other sizes and the end of each leave */
     if (!b->objects_given)
         b->objects = slots > slack ? slots - slack : 0;
-    if (b->objects == 0 || b->objects > UINT32_MAX / 2 || b->objects + slack > slots)
+    if (b->objects > OBJECTS_MAX)
+        return too_many(s);
+    if (b->objects == 0 || b->objects + slack > slots)
         return cli_fail(-ENOSPC, b->which->name, "the pool has no room for so many objects: make --pool larger");
     return 0;
 }
