@@ -41,8 +41,11 @@ static int add_range(struct get *g, const char *text)
     rc = rc ? rc : cli_size("--range", colon + 1, &r.size);
     if (rc)
         return rc;
-    if (r.size > BERTH_OBJECT_MAX || g->n_ranges == BERTH_RANGES_MAX)
-        return cli_usage("--range: '%s' is longer than any object, or one range too many", text);
+    if (r.size > BERTH_OBJECT_MAX)
+        return cli_usage("--range: '%s' is longer than any object can be, %llu bytes: give less", text,
+                         (unsigned long long)BERTH_OBJECT_MAX);
+    if (g->n_ranges == BERTH_RANGES_MAX)
+        return cli_usage("--range: '%s' is one too many: %u at a time", text, (unsigned)BERTH_RANGES_MAX);
     struct berth_range *more = realloc(g->ranges, (g->n_ranges + 1) * sizeof *more);
     if (!more)
         return cli_fail(-ENOMEM, NULL, "no memory for the ranges");

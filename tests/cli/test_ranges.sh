@@ -34,6 +34,9 @@ for bad in 5 :5 5: a:b 0:2GiB -1:1 1:2:3; do
     run 2 berth get parts --range "$bad"
     err_is_message 2>/dev/null
 done
+run 2 berth get parts --range 5:18446744073709551615
+err_has "is longer than any object can be"
+check "no other cause" bash -c "! grep -q 'too many' '$scratch/err'"
 for bad in 5000 2KiB 2GiB x; do
     run 2 berth put none "$scratch/in" --segment "$bad"
 done
