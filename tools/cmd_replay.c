@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 
 #include "store/amount.h"
+#include "store/evict.h"
 #include "tools/bench/bench_node.h"
 #include "tools/replay/bound.h"
 #include "tools/replay/generate.h"
@@ -171,6 +172,8 @@ static int check(const struct replay *r)
         return cli_usage("--embedded is one client on a node of its own: leave --clients and -n out");
     if (r->url && strlen(r->url) >= REPLAY_URL)
         return cli_usage("-n: the name is too long");
+    if (!evict_find(r->policy))
+        return cli_usage("--policy '%s': there is no such policy: write pwl or lru", r->policy);
     if (r->url && (r->capacity || r->own_policy || r->bound))
         return cli_usage("a node that -n names has its own capacity and policy: leave --capacity-blocks, --policy and "
                          "--bound out");

@@ -80,6 +80,8 @@ run 0 berth replay "$scratch/trace" --capacity-blocks 200 --block-size 4KiB --em
 out_has "offline bound"
 run 2 berth replay "$scratch/trace" -n unix:/nowhere --bound
 run 2 berth replay "$scratch/trace" --capacity-blocks 200 --policy fifo --embedded
+run 2 berth replay "$scratch/trace" --capacity-blocks 200 --policy fifo
+err_has "--policy 'fifo': there is no such policy: write pwl or lru"
 # The smallest room that there can be.
 for blocks in '[0, 1]' '[2, 3]' '[0, 1]'; do
     echo "{\"timestamp\": 0, \"input_length\": 1024, \"output_length\": 1, \"hash_ids\": $blocks}"
