@@ -276,7 +276,8 @@ static int session_new(struct visit *v)
     } while (error == -EEXIST); /* left by a client of a pool that is no more, and still mapped there */
     if (error) {
         session_unmake(c);
-        return refuse(v, error, "no pin table can be made in '%s/clients': %s", s->region.path, strerror(-error));
+        return refuse(v, error, "no pin table can be made in '%s/clients': %s%s", s->region.path, strerror(-error),
+                      error == -ENOSPC ? ": remove files that are not needed from this file system" : "");
     }
     v->session = c;
     return sessions_insert(c);
