@@ -126,11 +126,12 @@ static void tell_cpu(struct server *s)
 static void ask_touches(struct server *s)
 {
     s->ask_touches = false;
+    s->asks++;
     s->asked = s->now.mono;
     for (unsigned i = 0; i < s->n_sessions; i++) {
         struct session *c = s->sessions[i];
-        if (c->attached)
-            atomic_fetch_add_explicit(&c->ring->touch_asked, 1, memory_order_relaxed);
+        if (c->attached) /* nobody else writes it */
+            atomic_store_explicit(&c->ring->touch_asked, s->asks, memory_order_relaxed);
     }
 }
 

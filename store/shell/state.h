@@ -133,7 +133,8 @@ struct server {
     unsigned n_later, later_size, later_at;
     bool dispatching;
     bool ask_touches; /* a commit was begun since clients were asked for their touches */
-    int64_t asked;    /* when they were */
+    uint32_t asks;    /* how often they were */
+    int64_t asked;    /* when they were last */
     bool turn_due;    /* events came since the last EV_TURN */
     bool followed;    /* the event given last led to events of its own */
     struct check_wait checks[CHECKS_MAX];

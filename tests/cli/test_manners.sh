@@ -208,4 +208,10 @@ err_has "'x' ends with this command"
 run 0 berth -n "embedded:?pool=8MiB&lock=off&region=$scratch/stays" put x "$scratch/empty"
 check "nothing on stderr" test ! -s "$scratch/err"
 run 0 berth -n "embedded:?pool=8MiB&lock=off&region=$scratch/stays" get x
+# The soak has an end.
+for wrong in '--minutes nan' '--minutes inf' '--minutes 0.4' '--minutes 1 --pause nan'; do
+    # shellcheck disable=SC2086
+    run 2 timeout 20 "$(dirname "$0")/../soak/run" $wrong
+    err_has "at least half a minute"
+done
 finish

@@ -2,6 +2,7 @@
 #include "tests/support/daemon.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -35,6 +36,28 @@ static void fill(struct daemon *d)
         assert_true(berth_put(b, key_of(key), data, OBJECT, NULL) >= 0);
     }
     free(data);
+    berth_close(b);
+}
+
+/* A client needs a pin table of its own: where there is no room for one, it is told what to do. */
+static void no_room_for_a_client(struct daemon *d)
+{
+    static const char zeros[OBJECT];
+    char path[80];
+    struct berth *b;
+    struct berth_error_info e;
+    snprintf(path, sizeof path, "%s/filler", mount_dir);
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    assert_true(fd >= 0);
+    for (ssize_t n = OBJECT; n > 0;)
+        n = write(fd, zeros, sizeof zeros);
+    assert_int_equal(errno, ENOSPC);
+    close(fd);
+    assert_true(berth_open(&b, d->node, NULL) < 0);
+    berth_error(NULL, &e);
+    assert_non_null(strstr(e.sentence, "remove files that are not needed"));
+    unlink(path);
+    assert_int_equal(berth_open(&b, d->node, NULL), 0);
     berth_close(b);
 }
 
@@ -81,6 +104,7 @@ static void test_leftovers(void **state)
     assert_int_equal(system(command), 0);
     daemon_again(&other);
     fill(&other);
+    no_room_for_a_client(&other);
     assert_int_equal(daemon_stop(&other), 0);
     close(twin.log);
     close(d.log);

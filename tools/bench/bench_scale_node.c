@@ -12,7 +12,8 @@
 #include "store/layout.h"
 #include "tools/cli.h"
 
-#define SLACK_HEADERS 32768u /* slabs of 4 KiB slots take up to 16,384 headers at a time */
+#define SLAB_MOST (UINT64_C(64) << 20)
+#define SLACK_LEAST 512u /* max-objects comes in such steps */
 #define PIECE (UINT64_C(1) << 20)
 
 static const char *const reserved_pool[] = {"populate=off", NULL};
@@ -201,6 +202,14 @@ static void shuffle(struct scale_node *n)
     }
 }
 
+/* A slab takes its headers at once: those of two that are begun, of 4 KiB slots 16,384 each. */
+static uint64_t slack_headers(const struct bench *b)
+{
+    uint64_t two = 2 * SLAB_MOST / bench_slot_bytes(b->size);
+
+    return two < SLACK_LEAST ? SLACK_LEAST : two;
+}
+
 int scale_open(struct scale_node *n, const struct bench *b, uint64_t objects, uint64_t room)
 {
     uint8_t *zeros = calloc(1, b->size + 1);
@@ -212,7 +221,7 @@ int scale_open(struct scale_node *n, const struct bench *b, uint64_t objects, ui
     n->checksum = berth_checksum(zeros, b->size);
     free(zeros);
     n->b.objects = objects;
-    n->b.headers = objects + room + SLACK_HEADERS;
+    n->b.headers = objects + room + slack_headers(b);
     n->b.settings = reserved_pool;
     if (objects != b->objects)
         n->b.pool = 0; /* a pool of its own size is for the node with all objects */
